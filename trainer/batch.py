@@ -1,0 +1,127 @@
+"""From groups to the tensors of one optimiser step.
+
+Shapes as in ``types.Batch``. Two masks leave here: ``mask`` says which tokens carry gradient,
+``counted`` which tokens the denominators count. A token whose sampler log-probability is not finite
+is in neither. A truncated sample under ``loss.mask_truncated`` is in neither when
+``loss.renormalise`` is set, and in ``counted`` alone when it is not.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+
+import torch
+from torch import Tensor
+
+from trainer.advantages import advantages, whiten_tokens
+from trainer.losses import overlong_penalty
+from trainer.settings import Config
+from trainer.types import Batch, Group, Rollout
+
+__all__ = ["make_batch", "rows", "shaped_rewards", "to_device"]
+
+
+def shaped_rewards(groups: list[Group], config: Config) -> list[list[float]]:
+    """Rewards of each group's scored rollouts with DAPO's overlong punishment added."""
+    L_max, L_cache = config.reward.overlong_max, config.reward.overlong_cache
+    if L_max == 0:
+        return [g.rewards for g in groups]
+    return [
+        [float(r.reward or 0.0) + _overlong(len(r.ids), L_max, L_cache) for r in _scored(g)]
+        for g in groups
+    ]
+
+
+def _overlong(length: int, L_max: int, L_cache: int) -> float:
+    return float(overlong_penalty(torch.tensor(float(length)), L_max, L_cache))
+
+
+def make_batch(groups: list[Group], rewards: list[list[float]], config: Config) -> Batch:
+    """Pad the scored rollouts of the groups and compute their advantages.
+
+    Parameters
+    ----------
+    groups : list of Group
+        Already filtered; each has a scored rollout at least.
+    rewards : list of list of float
+        As ``shaped_rewards`` returns them, in the order of the scored rollouts.
+    """
+    samples = [(p, r) for p, g in enumerate(groups) for r in _scored(g)]
+    prompt_of = torch.tensor([p for p, _ in samples])
+    mask, counted, dropped = _masks([r for _, r in samples], config)
+    r = torch.tensor([x for xs in rewards for x in xs], dtype=torch.float64)
+    A = advantages(r, prompt_of, config.loss.advantage).float()
+    if config.loss.advantage == "token":
+        A = whiten_tokens(A, counted.sum(1))
+    prompt_ids, prompt_mask = _pad_left([list(g.prompt.ids) for g in groups])
+    logprobs = _pad_right([s.logprobs for _, s in samples], 0.0)
+    return Batch(
+        prompt_ids=prompt_ids,
+        prompt_mask=prompt_mask,
+        ids=_pad_right([s.ids for _, s in samples], 0),
+        mask=mask,
+        counted=counted,
+        logprobs=torch.where(mask > 0, logprobs, torch.zeros_like(logprobs)),
+        versions=_pad_right([_token_versions(s) for _, s in samples], -1),
+        prompt_of=prompt_of,
+        advantages=A,
+        dropped_tokens=dropped,
+    )
+
+
+def _scored(group: Group) -> list[Rollout]:
+    return [r for r in group.rollouts if r.scored]
+
+
+def _masks(rollouts: list[Rollout], config: Config) -> tuple[Tensor, Tensor, int]:
+    drawn = _pad_right([[float(m) for m in r.mask] for r in rollouts], 0.0)
+    finite = _pad_right([[float(math.isfinite(x)) for x in r.logprobs] for r in rollouts], 0.0)
+    mask = drawn * finite
+    dropped = int((drawn - mask).sum())
+    if not config.loss.mask_truncated:
+        return mask, mask, dropped
+    whole = torch.tensor([[float(r.finish_reason != "length")] for r in rollouts])
+    kept = mask * whole
+    return kept, kept if config.loss.renormalise else mask, dropped
+
+
+def _token_versions(r: Rollout) -> list[int]:
+    return [version for version, start, end in r.versions for _ in range(start, end)]
+
+
+def _pad_right(rows_: list[list[float]] | list[list[int]], value: float) -> Tensor:
+    width = max(map(len, rows_))
+    return torch.tensor([[*row, *[value] * (width - len(row))] for row in rows_])
+
+
+def _pad_left(rows_: list[list[int]]) -> tuple[Tensor, Tensor]:
+    width = max(map(len, rows_))
+    ids = torch.tensor([[0] * (width - len(row)) + row for row in rows_])
+    mask = torch.tensor([[False] * (width - len(row)) + [True] * len(row) for row in rows_])
+    return ids, mask
+
+
+def rows(batch: Batch, index: Tensor) -> Batch:
+    """Take the samples `index` alone, with the prompts they need, cut to their own width.
+
+    ``prompt_of`` is renumbered; the global numbers stay with the whole batch.
+    """
+    part = batch.select(index)
+    wanted, prompt_of = part.prompt_of.unique(return_inverse=True)
+    width = max(1, int((part.versions >= 0).sum(1).max()))
+    lead = int(batch.prompt_mask[wanted].any(0).float().argmax())
+    per_token = ("ids", "mask", "counted", "logprobs", "versions")
+    return replace(
+        part,
+        prompt_ids=batch.prompt_ids[wanted, lead:],
+        prompt_mask=batch.prompt_mask[wanted, lead:],
+        prompt_of=prompt_of,
+        **{name: getattr(part, name)[:, :width] for name in per_token},
+    )
+
+
+def to_device(batch: Batch, device: torch.device | str) -> Batch:
+    """Put every tensor of the batch on `device`."""
+    values = {f.name: getattr(batch, f.name) for f in fields(batch)}
+    return Batch(**{k: v.to(device) if isinstance(v, Tensor) else v for k, v in values.items()})
