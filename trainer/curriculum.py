@@ -52,16 +52,16 @@ class Curriculum:
         self.waiting: dict[int, int] = {}
         self._epoch, self._order = -1, list[int]()
 
-    def draw(self, n: int) -> list[Group]:
-        """Return `n` new groups, each with a number of its own and no rollouts yet.
+    def draw(self, n: int) -> list[tuple[int, Prompt]]:
+        """Return `n` prompts, each visit with a number of its own.
 
         Raises
         ------
         RunStopped
             Fewer than ``curriculum.floor`` of the pool are left.
         """
-        groups = []
-        while len(groups) < n:
+        visits: list[tuple[int, Prompt]] = []
+        while len(visits) < n:
             index = self._index(self.position)
             self.position += 1
             if index in self.retired_indices:
@@ -70,10 +70,10 @@ class Curriculum:
             prompt = self.prompt_at(index)
             if prompt.id in self.retired:
                 continue
-            groups.append(Group(self.next_group, prompt))
+            visits.append((self.next_group, prompt))
             self.waiting[self.next_group] = index
             self.next_group += 1
-        return groups
+        return visits
 
     def observe(self, group: Group) -> None:
         """Take a group's rewards back; one whose rollouts all failed is not a visit."""
@@ -88,9 +88,9 @@ class Curriculum:
         """Share of the pool not retired; 1 for a task that never ends."""
         return 1.0 if self.size is None else 1.0 - len(self.retired_indices) / self.size
 
-    def take_back(self) -> list[Group]:
-        """Return groups drawn and not observed when the state was saved, to be generated again."""
-        return [Group(g, self.prompt_at(index)) for g, index in sorted(self.waiting.items())]
+    def take_back(self) -> list[tuple[int, Prompt]]:
+        """Return visits drawn and not observed when the state was saved, to be generated again."""
+        return [(g, self.prompt_at(index)) for g, index in sorted(self.waiting.items())]
 
     def state_dict(self) -> dict[str, Any]:
         """Position, numbers, exclusions and what was under way."""

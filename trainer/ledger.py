@@ -53,7 +53,7 @@ class Ledger:
         self._started = clock()
         try:
             _end_broken_line(path)
-            self._file = path.open("a", encoding="utf-8")
+            self._file = path.open("ab", buffering=0)
         except OSError as e:
             raise TrainerError(f"cannot write the log {path}: {e.strerror}") from e
 
@@ -89,8 +89,8 @@ class Ledger:
             row |= {"gpu_hours": self.gpu_hours, "wall_s": round(self.wall_s, 6)}
         row |= values
         try:
-            self._file.write(json.dumps(_finite(row), ensure_ascii=False, allow_nan=False) + "\n")
-            self._file.flush()
+            line = json.dumps(_finite(row), ensure_ascii=False, allow_nan=False)
+            self._file.write(f"{line}\n".encode())
         except OSError as e:
             raise RunStopped(
                 f"cannot write the log {self.path}: {e.strerror}; make room, then resume the run"
@@ -103,7 +103,7 @@ class Ledger:
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the log's rows; a last line cut short by a kill is left out."""
-    if not path.exists():
+    if not path.is_file():
         return
     with path.open(encoding="utf-8") as file:
         for line in file:
@@ -121,7 +121,7 @@ def last_gpu_seconds(path: Path) -> tuple[float, float]:
 
 def _end_broken_line(path: Path) -> None:
     """Drop the half line that a kill may have left, so that the next line is whole."""
-    if not path.exists():
+    if not path.is_file():
         return
     with path.open("rb+") as file:
         content = file.read()

@@ -1,25 +1,24 @@
-"""The admission rule that bounds how old a rollout can be when it is learned from.
+"""The rule that bounds how old a rollout can be when it is learned from.
 
 A new group may start while
 
     (accepted + running) < (version + k + 1) · B
 
-with `accepted` the groups that have left the generator (learned from, filtered or waiting),
-`running` those being generated, `version` the optimiser steps done, and B the groups a step takes.
-By construction a group admitted at version v is learned from at version v + k at the latest
-(AReaL's capacity rule, arXiv:2505.24298, section 5.1).
+with `accepted` the groups that the generator has returned, `running` those being generated,
+`version` the optimiser steps done, and B the groups a step takes (AReaL, arXiv:2505.24298, section
+5.1). So a group admitted at version v is one of the first (v + k + 1)·B, and some step of version
+v + k or less has room for it. That it gets there is the other half of the rule: a step takes the
+oldest groups first, and waits when the groups left behind could not all be learned from in time.
+Nothing is dropped for its age, which would be a bias against long rollouts.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 __all__ = ["Admission"]
 
 
-@dataclass
 class Admission:
-    """Counts groups on their way.
+    """Groups on their way, each with the version at which it was admitted.
 
     Parameters
     ----------
@@ -27,30 +26,42 @@ class Admission:
         Groups a step takes.
     k : int
         Greatest staleness, in optimiser steps.
+    accepted : int
+        Groups that earlier steps took: B times the version that a resumed run starts with.
     """
 
-    B: int
-    k: int
-    accepted: int = 0
-    running: int = 0
+    def __init__(self, B: int, k: int, accepted: int = 0) -> None:
+        self.B, self.k, self.accepted = B, k, accepted
+        self.running: dict[int, int] = {}
+        self.ready: dict[int, int] = {}
 
     def room(self, version: int) -> int:
         """How many groups may start now."""
-        return max(0, (version + self.k + 1) * self.B - self.accepted - self.running)
+        return max(0, (version + self.k + 1) * self.B - self.accepted - len(self.running))
 
-    def start(self, n: int) -> None:
-        """`n` groups were handed to the generator."""
-        self.running += n
+    def start(self, groups: list[int], version: int) -> None:
+        """Note that groups were handed to the generator."""
+        self.running.update(dict.fromkeys(groups, version))
 
-    def finish(self, n: int) -> None:
-        """`n` groups came back."""
-        self.running -= n
-        self.accepted += n
+    def finish(self, group: int) -> None:
+        """Note that a group came back and may be learned from."""
+        self.ready[group] = self.running.pop(group)
+        self.accepted += 1
 
-    def discard(self, n: int) -> None:
-        """`n` groups that came back give their place to others (errors, dynamic sampling)."""
-        self.accepted -= n
+    def discard(self, group: int) -> None:
+        """Note that a group came back without a gradient and gives its place to another."""
+        del self.running[group]
 
-    def resume(self, version: int) -> None:
-        """After a restart nothing is on its way and every step so far took B groups."""
-        self.accepted, self.running = version * self.B, 0
+    def batch(self, version: int) -> list[int] | None:
+        """Return the B groups of the next step and forget them; None while it has to wait."""
+        oldest = sorted(self.ready, key=lambda g: (self.ready[g], g))[: self.B]
+        left = [v for g, v in self.ready.items() if g not in oldest] + list(self.running.values())
+        if len(oldest) < self.B or not self._in_time(sorted(left), version):
+            return None
+        for group in oldest:
+            del self.ready[group]
+        return oldest
+
+    def _in_time(self, admitted: list[int], version: int) -> bool:
+        """Whether later steps, B groups each, reach all of these within k steps of admission."""
+        return all(i < (v + self.k - version) * self.B for i, v in enumerate(admitted))
