@@ -14,12 +14,12 @@ from dataclasses import fields, replace
 import torch
 from torch import Tensor
 
+from trainer import losses
 from trainer.advantages import advantages, whiten_tokens
-from trainer.losses import overlong_penalty
-from trainer.settings import Config
+from trainer.settings import Config, Kl
 from trainer.types import Batch, Group, Rollout
 
-__all__ = ["make_batch", "rows", "shaped_rewards", "to_device"]
+__all__ = ["make_batch", "minus_kl", "rows", "shaped_rewards", "to_device"]
 
 
 def shaped_rewards(groups: list[Group], config: Config) -> list[list[float]]:
@@ -34,7 +34,15 @@ def shaped_rewards(groups: list[Group], config: Config) -> list[list[float]]:
 
 
 def _overlong(length: int, L_max: int, L_cache: int) -> float:
-    return float(overlong_penalty(torch.tensor(float(length)), L_max, L_cache))
+    return float(losses.overlong_penalty(torch.tensor(float(length)), L_max, L_cache))
+
+
+def minus_kl(rewards: list[list[float]], batch: Batch, ref: Tensor, kl: Kl) -> list[list[float]]:
+    """Take β Σ_t KL_t off the rewards; the sampler's μ stands for π, for it drew the tokens."""
+    cost = losses.kl(batch.logprobs, ref, kl.estimator)
+    paid = (kl.coef * torch.where(batch.mask > 0, cost, torch.zeros_like(cost)).sum(1)).tolist()
+    left = iter(paid)
+    return [[r - next(left) for r in group] for group in rewards]
 
 
 def make_batch(groups: list[Group], rewards: list[list[float]], config: Config) -> Batch:

@@ -103,7 +103,7 @@ def _merge(into: dict[str, dict[str, Any]], table: dict[str, Any], origin: str) 
                     f"{origin}: unknown key {section}.{key}{_nearest(key, names, section)}; "
                     f"{section} has {', '.join(names)}"
                 )
-            if key == "args" and isinstance(value, dict):
+            if key in ("args", "tiny") and isinstance(value, dict):
                 value = {**into.get(section, {}).get(key, {}), **value}
             into.setdefault(section, {})[key] = value
 
@@ -122,10 +122,12 @@ def _parse_flags(flags: list[str]) -> dict[str, dict[str, Any]]:
             if not rest:
                 raise ConfigError(f"flag {name} needs a value")
             value = rest.pop(0)
-        if section == "task" and key.startswith("args."):
-            table.setdefault(section, {}).setdefault("args", {})[key[5:]] = _literal(value)
+        key, dot, inner = key.partition(".")
+        values = table.setdefault(section, {})
+        if dot:
+            values.setdefault(key, {})[inner] = _literal(value)
         else:
-            table.setdefault(section, {})[key] = _literal(value)
+            values[key] = _literal(value)
     return table
 
 

@@ -103,13 +103,16 @@ class Learner:
         return self._apply(sums, tally)
 
     @torch.no_grad()
-    def logprobs(self, batch: Batch, model: nn.Module | None = None) -> Tensor:
+    def logprobs(
+        self, batch: Batch, model: nn.Module | None = None, temperature: float | None = None
+    ) -> Tensor:
         """Log-probabilities of the batch under the current weights (or `model`), [N, T]."""
+        temperature = temperature or self.config.sample.temperature
         batch = to_device(batch, self.device)
         out = torch.zeros(batch.mask.shape, device=self.device)
         for index in self._micro_batches(batch):
             part = rows(batch, index)
-            logp, _ = score(model or self.model, part, self.config.sample.temperature)
+            logp, _ = score(model or self.model, part, temperature)
             out[index, : logp.shape[1]] = logp
         return out
 

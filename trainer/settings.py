@@ -43,9 +43,8 @@ class Model:
     """The policy."""
 
     path: str = _s("", "model directory with its tokenizer; empty: make the tiny model")
-    dtype: str = _s(
-        "float32", "of the weights; the head is always float32", ("float32", "bfloat16")
-    )
+    tiny: dict[str, Any] = _s(dict, "settings of the tiny model")  # noqa: RUF009 (a field)
+    dtype: str = _s("float32", "of the weights; the head is float32", ("float32", "bfloat16"))
     device: str = _s("cpu", "cpu or cuda", ("cpu", "cuda"))
 
 

@@ -17,7 +17,7 @@ no.    name                    alarm
 8      entropy                 EWMA < 20 % of the start within 200 steps (arXiv:2505.22617), or
                                EWMA > 1.5 × its running minimum and 0.1 nat above it (ours)
 9      grad_norm               not finite critical; EWMA ≥ 4 × median of the last 100 steps warn
-10     zero_variance_fraction  all-pass share ≥ 50 %: the curriculum is starved
+10     zero_variance_fraction  EWMA of the all-pass share ≥ 50 %: the curriculum is starved
 11     staleness               max > k critical (must be impossible); dropped > 5 % warn
 12     error_rate              ≥ 5 % (prime-rl)
 =====  ======================  ===================================================================
@@ -38,6 +38,13 @@ from trainer.tally import Tally
 __all__ = ["EWMA", "SIGNALS", "Alarm", "Tally", "Watcher"]
 
 EWMA = 0.3
+_SMOOTHED = (
+    "truncation_rate",
+    "interruption_rate",
+    "entropy",
+    "grad_norm",
+    "all_pass_fraction",
+)
 
 SIGNALS = (
     "truncation_rate",
@@ -109,7 +116,7 @@ class Watcher:
     def observe(self, step: int, signals: dict[str, float | None]) -> list[Alarm]:
         """Take one step's signals; return the alarms that begin with it."""
         self.step = step
-        for name in ("truncation_rate", "interruption_rate", "entropy", "grad_norm"):
+        for name in _SMOOTHED:
             self._smooth(name, signals.get(name))
         gap = signals.get("logp_gap")
         if gap is not None and len(self.first.setdefault("logp_gap", [])) < 50:
@@ -201,7 +208,9 @@ def _k(w: Watcher) -> float:
     return float(w.config.pipeline.k)
 
 
-_cut, _entropy, _norm = map(_smoothed, ("truncation_rate", "entropy", "grad_norm"))
+_cut, _entropy, _norm, _solved = map(
+    _smoothed, ("truncation_rate", "entropy", "grad_norm", "all_pass_fraction")
+)
 
 _RULES = tuple(
     _Rule(*row)
@@ -219,7 +228,7 @@ _RULES = tuple(
         ("entropy", "warn", _entropy, _entropy_ceiling, "entropy climbs: the policy comes apart"),
         ("grad_norm", "critical", _not_finite, 0.5, "gradient not finite: the step was left out"),
         ("grad_norm", "warn", _norm, _norm_limit, "four times the median: lower optim.lr"),
-        ("zero_variance_fraction", "warn", "all_pass_fraction", _from(0.5), "half is solved"),
+        ("zero_variance_fraction", "warn", _solved, _from(0.5), "half is solved"),
         ("staleness", "critical", "staleness_max", _k, "older than pipeline.k: admission broken"),
         ("staleness", "warn", "staleness_dropped", 0.05, "5 % of groups were dropped as too old"),
         ("error_rate", "warn", "error_rate", _from(0.05), "5 % of rollouts or rewards failed"),

@@ -1,0 +1,239 @@
+"""The run, from the first evaluation to the last checkpoint.
+
+A step in one breath: draw prompts, generate a group of rollouts for each, verify them, drop groups
+without a gradient, turn rewards into advantages, differentiate the loss, move the weights once and
+send them to the engine. ``pipeline.mode`` changes where the groups come from (``sources.py``), and
+nothing else.
+
+    train-rl --recipe tiny --run.seed 1
+
+Leaves out: several learners (one process differentiates; ``learner.py`` adds over ranks when a
+process group exists) and servers for generation.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch import Tensor
+
+from trainer import checkpoint
+from trainer.batch import make_batch, minus_kl, shaped_rewards
+from trainer.curriculum import live
+from trainer.engine.base import derive_seed
+from trainer.errors import EngineError, RunStopped
+from trainer.evaluate import summarise
+from trainer.interrupt import stop_requested
+from trainer.learner import StepResult
+from trainer.run import Run, open_run
+from trainer.settings import Config
+from trainer.setup import sampling
+from trainer.tally import Tally
+from trainer.types import Batch, Group
+from trainer.watch import Alarm
+
+__all__ = ["train"]
+
+PARITY_PROMPTS = 8
+PARITY_LIMIT = {"float32": 1e-3, "bfloat16": 1.0}  # bf16: a wrong model differs by several nats
+
+
+def train(config: Config, folder: Path, *, resume: bool = False) -> Path:
+    """Train to ``run.steps`` and return the path of the log.
+
+    Raises
+    ------
+    TrainerError
+        Before any training: whatever in settings, model, task or disk cannot be used.
+        Later: a guard stopped the run (``RunStopped``) or the engine failed (``EngineError``).
+    """
+    run = open_run(config, folder, resume=resume)
+    reason = "error"
+    try:
+        with stop_requested() as stop:
+            if run.step == 0:
+                measure(run)
+            while run.step < config.run.steps and not stop:
+                for groups, batch, old, version in collect(run):
+                    result = learn(run, groups, batch, old, version)
+                    publish(run)
+                    judge(run, result)
+                    if run.step % config.eval.every == 0 or run.step == config.run.steps:
+                        measure(run)
+                save_when_due(run)
+        reason = "done" if run.step >= config.run.steps else "interrupted"
+        save(run)
+    except RunStopped as e:
+        reason = str(e)
+        raise
+    finally:
+        run.close(reason)
+    return run.ledger.path
+
+
+# Generation and verification
+
+
+def collect(run: Run) -> list[tuple[list[Group], Batch | None, Tensor | None, int]]:
+    """Fetch the groups of the next step, or of the next k in mode off-policy, as batches."""
+    rounds = run.source.take(run.step)
+    several = len(rounds) > 1 and run.config.loss.anchor == "old"
+    batches = [prepare(run, groups) for groups in rounds]
+    with run.ledger.phase("train"):
+        olds = [run.learner.logprobs(b) if several and b is not None else None for b in batches]
+    return [
+        (groups, batch, old, run.step)
+        for groups, batch, old in zip(rounds, batches, olds, strict=True)
+    ]
+
+
+def prepare(run: Run, groups: list[Group]) -> Batch | None:
+    """Filter, shape rewards and compute advantages; None when no group has a gradient."""
+    config = run.config
+    for group in groups:
+        run.curriculum.observe(group)
+    kept = [g for g in groups if g.rewards]
+    if config.curriculum.filter_zero_variance:
+        kept = [g for g in kept if live(g, config.curriculum.tolerance)]
+    if not kept:
+        return None
+    rewards = shaped_rewards(kept, config)
+    batch = make_batch(kept, rewards, config)
+    if config.kl.coef > 0 and config.kl.place == "reward":
+        reference = run.learner.logprobs(batch, run.learner.reference).cpu()
+        batch = make_batch(kept, minus_kl(rewards, batch, reference, config.kl), config)
+    return batch
+
+
+# Loss and update
+
+
+def learn(
+    run: Run, groups: list[Group], batch: Batch | None, old: Tensor | None, version: int
+) -> StepResult:
+    """Take one optimiser step and write its row."""
+    tally = Tally()
+    tally.add_groups(groups, run.step, run.config.curriculum.tolerance)
+    with run.ledger.phase("train"):
+        if batch is None:
+            result = StepResult(0.0, 0.0, 0.0, 0.0, skipped="no group has a gradient")
+        else:
+            o_version = run.step if old is None else version
+            result = run.learner.step(batch, o_version, old)
+    run.count(groups, batch)
+    tally.merge(result.tally)
+    tally.reduce()
+    run.step += 1
+    run.signals = {**tally.signals(), "grad_norm": result.grad_norm}
+    run.ledger.write(
+        "step",
+        step=run.step,
+        **run.counters,
+        loss=result.loss,
+        policy_loss=result.policy_loss,
+        kl_loss=result.kl_loss,
+        lr=run.learner.learning_rate(),
+        pool_left=run.curriculum.left,
+        learned=0 if batch is None else len(batch),
+        dropped_tokens=0 if batch is None else batch.dropped_tokens,
+        skipped=result.skipped,
+        **run.signals,
+        **run.ledger.take_phases(),
+    )
+    return result
+
+
+def publish(run: Run) -> None:
+    """Send the weights to the engine, in flight when it runs beside the learner."""
+    with run.ledger.phase("sync"):
+        run.source.update(run.step, run.weights())
+
+
+# Guards
+
+
+def judge(run: Run, result: StepResult) -> None:
+    """Raise alarms, count steps that were not finite, stop when a guard says so."""
+    run.progress.step(run)
+    alarms = run.watcher.observe(run.step, run.signals)
+    raise_alarms(run, alarms)
+    run.not_finite = run.not_finite + 1 if result.skipped.startswith("loss") else 0
+    if run.not_finite >= run.config.optim.max_skipped:
+        raise RunStopped(
+            f"{run.not_finite} steps in a row were not finite; the last good checkpoint is "
+            f"{checkpoint.latest(run.checkpoints) or 'none'}: lower optim.lr and resume from it"
+        )
+
+
+def raise_alarms(run: Run, alarms: list[Alarm]) -> None:
+    """Log alarms and do what they ask for; an abort comes before anything is saved."""
+    for alarm in alarms:
+        run.ledger.write("alarm", **vars(alarm))
+        run.progress.alarm(alarm)
+        if alarm.action == "abort":
+            raise RunStopped(
+                f"step {alarm.step}: {alarm.signal} = {alarm.value:.3g} is beyond "
+                f"{alarm.threshold:.3g} ({alarm.message}); watch.on_critical = warn goes on"
+            )
+        if alarm.action == "checkpoint":
+            save(run)
+
+
+# Evaluation and checkpoints
+
+
+def measure(run: Run) -> None:
+    """Evaluate on held-out prompts with the weights of now and write the row."""
+    e, version = run.config.eval, run.step
+    with run.ledger.phase("eval"):
+        params = sampling(run.config, run.directory, run.tokenizer, e.temperature)
+        seed = (derive_seed(e.seed, version),)
+        groups = run.worker.sample(run.held_out, e.samples, params, seed=seed)
+        found = summarise(groups, n=e.samples, ks=e.ks or sorted({1, e.samples}))
+        gap = parity(run, groups)
+    run.pass_rate = found.pass_rate
+    row = {**found.row(), **run.counters, "eval_tokens": found.tokens, "logp_gap_max": gap}
+    run.ledger.write("eval", step=run.step, split="held-out", **row)
+    run.progress.evaluation(run)
+    raise_alarms(run, run.watcher.observe_eval(run.step, run.pass_rate))
+
+
+def parity(run: Run, groups: list[Group]) -> float:
+    """Largest difference of the engine's log-probabilities to the learner's, same weights.
+
+    A weight update that did not arrive whole (a tied head left behind, stale keys and values)
+    shows here before it costs a run.
+
+    Raises
+    ------
+    EngineError
+        The two sides are not the same model.
+    """
+    scored = [g for g in groups if g.rewards][:PARITY_PROMPTS]
+    batch = make_batch(scored, [g.rewards for g in scored], run.config)
+    logp = run.learner.logprobs(batch, temperature=run.config.eval.temperature or 1.0).cpu()
+    gap = float((logp - batch.logprobs).abs().max())
+    limit = PARITY_LIMIT[run.config.model.dtype]
+    if not gap <= limit:
+        raise EngineError(
+            f"after the weight update of step {run.step} engine and learner differ by {gap:.2g} in "
+            f"log-probability, more than {limit:g}: the update did not arrive whole"
+        )
+    return gap
+
+
+def save_when_due(run: Run) -> None:
+    """Save every ``checkpoint.every`` steps, never right after a step that was not finite."""
+    every = run.config.checkpoint.every
+    if every and run.step // every > run.saved // every and run.not_finite == 0:
+        save(run)
+
+
+def save(run: Run) -> None:
+    """Write a checkpoint of the present step, unless there is one."""
+    if run.step != run.saved:
+        meta = {"model": checkpoint.fingerprint(run.learner.model)}
+        checkpoint.save(
+            run.checkpoints, run.step, run.state_dict(), meta, run.config.checkpoint.keep
+        )
+        run.saved = run.step

@@ -1,0 +1,230 @@
+"""What a run holds between steps: parts and counters; how it is opened, saved and closed."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from importlib.metadata import version as installed
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trainer import checkpoint, setup
+from trainer.config import save as save_config
+from trainer.curriculum import Curriculum
+from trainer.engine.base import Engine
+from trainer.errors import TrainerError
+from trainer.learner import Learner
+from trainer.ledger import SCHEMA, Ledger
+from trainer.progress import Progress
+from trainer.rollout import RolloutWorker
+from trainer.settings import Config
+from trainer.sources import Pipelined, Source, Synchronous
+from trainer.types import Batch, Group, Prompt
+from trainer.watch import Watcher
+
+__all__ = ["Run", "open_run"]
+
+
+@dataclass
+class Run:
+    """The parts of a run and where it stands.
+
+    Parameters
+    ----------
+    step : int
+        Optimiser steps taken, which is also the version of the weights.
+    saved : int
+        Step of the newest checkpoint.
+    not_finite : int
+        Steps in a row that were skipped because a number was not finite.
+    counters : dict
+        Training tokens and samples generated, floating-point operations: cumulative, in every row.
+    """
+
+    config: Config
+    folder: Path
+    directory: Path
+    tokenizer: Any
+    learner: Learner
+    curriculum: Curriculum
+    worker: RolloutWorker
+    engine: Engine
+    ledger: Ledger
+    watcher: Watcher
+    progress: Progress
+    held_out: list[Prompt]
+    step: int = 0
+    saved: int = 0
+    not_finite: int = 0
+    pass_rate: float = float("nan")
+    counters: dict[str, float] = field(
+        default_factory=lambda: {"tokens": 0, "samples": 0, "flops": 0}
+    )
+    signals: dict[str, float | None] = field(default_factory=dict)
+    source: Source = field(init=False)
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of the checkpoints."""
+        return self.folder / "checkpoints"
+
+    @property
+    def unit(self) -> str:
+        """Name of a device-hour."""
+        return "GPU-h" if self.config.model.device == "cuda" else "CPU-h"
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """All weights by name, the tied head included."""
+        return self.learner.model.state_dict()
+
+    def count(self, groups: list[Group], batch: Batch | None) -> None:
+        """Add what a step generated and learned from to the counters.
+
+        FLOPs are nominal: 2 a parameter for every token of a prompt or completion that the engine
+        read or drew, 6 for every token that the learner differentiated.
+        """
+        drawn = sum(len(r.ids) for g in groups for r in g.rollouts)
+        read = sum(len(g.prompt.ids) for g in groups)
+        learned = 0
+        if batch is not None:
+            learned = int(batch.prompt_mask.sum()) + int((batch.versions >= 0).sum())
+        n = sum(p.numel() for p in self.learner.model.parameters())
+        self.counters["tokens"] += drawn
+        self.counters["samples"] += sum(len(g.rollouts) for g in groups)
+        self.counters["flops"] += 2 * n * (drawn + read) + 6 * n * learned
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next step depends on; device time stands in the log."""
+        return {
+            "step": self.step,
+            "counters": dict(self.counters),
+            "pass_rate": self.pass_rate,
+            "learner": self.learner.state_dict(),
+            "curriculum": self.curriculum.state_dict(),
+            "watcher": self.watcher.state_dict(),
+            "rng": torch.get_rng_state(),
+            "cuda_rng": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up where ``state_dict`` was called."""
+        self.step = self.saved = state["step"]
+        self.counters, self.pass_rate = dict(state["counters"]), state["pass_rate"]
+        self.learner.load_state_dict(state["learner"])
+        self.curriculum.load_state_dict(state["curriculum"])
+        self.watcher.load_state_dict(state["watcher"])
+        torch.set_rng_state(state["rng"])
+        if state["cuda_rng"]:
+            torch.cuda.set_rng_state_all(state["cuda_rng"])
+
+    def close(self, reason: str) -> None:
+        """Write the last row and give everything back."""
+        self.worker.close()
+        self.ledger.write("end", step=self.step, reason=reason)
+        self.ledger.close()
+        self.progress.end(self, reason)
+
+
+def open_run(config: Config, folder: Path, *, resume: bool) -> Run:
+    """Make every part, refusing what cannot be used, and load the newest checkpoint on resume.
+
+    Raises
+    ------
+    TrainerError
+        One line; nothing has been trained and nothing is left running.
+    """
+    torch.set_num_threads(config.run.threads)
+    progress = Progress()
+    _prepare_folder(folder, resume)
+    directory = setup.model_directory(config)
+    model, tokenizer = setup.load_model(directory, config)
+    prompts = setup.make_prompts(config, tokenizer)
+    held_out = prompts.held_out(config.eval.prompts)
+    checkpoint.check_room(folder / "checkpoints", model, config.checkpoint.keep)
+    worker, engine = setup.make_worker(config, directory, model, tokenizer, prompts.task)
+    try:
+        ledger = Ledger(folder / "log.jsonl", sum(_devices(config).values()))
+        curriculum = Curriculum(prompts.train, prompts.size, config)
+        run = Run(
+            config=config,
+            folder=folder,
+            directory=directory,
+            tokenizer=tokenizer,
+            learner=Learner(model, config),
+            curriculum=curriculum,
+            worker=worker,
+            engine=engine,
+            ledger=ledger,
+            watcher=Watcher(config),
+            progress=progress,
+            held_out=held_out,
+        )
+        _start(run, resume)
+    except BaseException:
+        worker.close()
+        raise
+    return run
+
+
+def _prepare_folder(folder: Path, resume: bool) -> None:
+    log = folder / "log.jsonl"
+    if log.exists() and not resume:
+        raise TrainerError(f"{log} exists: resume it with --resume {folder} or set run.name")
+    if resume and not log.exists():
+        raise TrainerError(f"{folder} has no log.jsonl: nothing to resume")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise TrainerError(f"cannot write to {folder}: {e.strerror}; set run.out") from e
+
+
+def _start(run: Run, resume: bool) -> None:
+    """Load the checkpoint or write the first row, and open the source of groups."""
+    if resume:
+        newest = checkpoint.latest(run.checkpoints)
+        if newest is not None:
+            expected = checkpoint.fingerprint(run.learner.model)
+            run.load_state_dict(checkpoint.load(newest, expected)[1])
+        run.ledger.write("resume", step=run.step, reason=str(newest or "no checkpoint"))
+    else:
+        run.ledger.write("run", **_header(run))
+    save_config(run.config, run.folder / "config.toml")
+    run.progress.note(f"log: {run.ledger.path}")
+    run.engine.pause()
+    run.engine.update(run.step, run.weights())
+    run.engine.resume()
+    parts = (run.worker, run.engine, run.curriculum, run.ledger, run.config)
+    pipelined = run.config.pipeline.mode == "pipeline"
+    run.source = Pipelined(*parts, run.step) if pipelined else Synchronous(*parts)
+
+
+def _devices(config: Config) -> dict[str, int]:
+    beside = 1 if config.pipeline.mode == "pipeline" else 0
+    return {
+        "train": config.run.gpus_train or 1,
+        "generate": config.run.gpus_generate or beside,
+    }
+
+
+def _header(run: Run) -> dict[str, Any]:
+    import dataclasses
+
+    packages = ("torch", "transformers", "numpy")
+    kind = torch.cuda.get_device_name() if run.config.model.device == "cuda" else "cpu"
+    return {
+        "schema": SCHEMA,
+        "run": run.folder.name,
+        "config": dataclasses.asdict(run.config),
+        "model": {
+            "path": str(run.directory),
+            "parameters": sum(p.numel() for p in run.learner.model.parameters()),
+            "fingerprint": checkpoint.fingerprint(run.learner.model),
+        },
+        "task": {"name": run.config.task.name, "size": run.curriculum.size},
+        "gpus": {**_devices(run.config), "kind": kind},
+        "versions": {"python": sys.version.split()[0], **{p: installed(p) for p in packages}},
+        "seed": run.config.run.seed,
+        "cache_over_updates": "kept" if run.config.pipeline.keep_cache else "rebuilt",
+    }
