@@ -1,0 +1,93 @@
+"""The log of `train-rl` (schema ``trainer-log/1``): events of a run, one JSON object a line.
+
+The points are the ``eval`` events: x is ``gpu_hours``, y is ``pass_rate``, the evaluation size is
+``n_prompts × n_samples``. The ``step`` events stay in the table, so that a training signal can be
+asked for by name. The run is called what its ``run`` event says; each split evaluated is a run of
+its own.
+"""
+
+from __future__ import annotations
+
+from curvefit.errors import InputError
+from curvefit.readers import json_lines
+from curvefit.readers.records import Record, table_of_records
+from curvefit.readers.source import Source
+from curvefit.readers.table import Table
+from curvefit.wording import count, printable
+
+__all__ = ["read", "recognises"]
+
+SIZE = "n_prompts × n_samples"
+
+
+def recognises(head: str) -> bool:
+    """Whether the first line is an event that states the schema."""
+    first = head.lstrip().partition("\n")[0]
+    return first.startswith("{") and '"event"' in first and '"trainer-log/1"' in first
+
+
+def read(source: Source) -> list[Table]:
+    """Read a log; one table a run name and split.
+
+    Raises
+    ------
+    InputError
+        When no evaluation was logged yet, or as `json_lines.parse` does.
+    """
+    events, lines, notes, dropped = json_lines.parse(source)
+    groups = _groups(source, events, lines)
+    tables = [
+        table_of_records(source, records, rows, "line", run)
+        for run, (records, rows) in groups.items()
+    ]
+    for table in tables:
+        table.run_from = "run event"
+    tables[0].notes += notes
+    tables[0].dropped += dropped
+    return tables
+
+
+def _groups(
+    source: Source, events: list[Record], lines: list[int]
+) -> dict[str, tuple[list[Record], list[int]]]:
+    """Sort evaluations by run and split, and hand each run its training steps."""
+    evaluations: dict[tuple[str, str], list[tuple[int, Record]]] = {}
+    steps: dict[str, list[tuple[int, Record]]] = {}
+    run = source.run
+    for line, event in zip(lines, events, strict=True):
+        kind = event.get("event")
+        if kind == "run":
+            run = printable(str(event.get("run") or source.run))
+        elif kind == "eval":
+            key = (run, str(event.get("split", "")))
+            evaluations.setdefault(key, []).append((line, _with_size(event)))
+        elif kind == "step":
+            steps.setdefault(run, []).append((line, event))
+        elif kind == "resume":
+            steps.setdefault(run, []).append((line, _resumed(event)))
+    if not evaluations:
+        trained = sum(event["event"] == "step" for found in steps.values() for _, event in found)
+        raise InputError(
+            f"{source.label} has no evaluation yet ({count(trained, 'training step')}): "
+            "wait for the first eval events, or evaluate more often"
+        )
+    several = {run for run, _ in evaluations if sum(r == run for r, _ in evaluations) > 1}
+    groups = {}
+    for (run, split), found in evaluations.items():
+        merged = sorted(found + steps.get(run, []), key=lambda pair: pair[0])
+        name = f"{run} ({printable(split)})" if run in several else run
+        groups[name] = ([event for _, event in merged], [line for line, _ in merged])
+    return groups
+
+
+def _with_size(event: Record) -> Record:
+    prompts, samples = event.get("n_prompts"), event.get("n_samples")
+    if isinstance(prompts, int) and isinstance(samples, int):
+        return {**event, SIZE: prompts * samples}
+    return event
+
+
+def _resumed(event: Record) -> Record:
+    """Return a row for the first step trained again: what was logged from there on is void."""
+    step = event.get("step")
+    return {"event": "resume", "step": step + 1 if isinstance(step, int) else None}
