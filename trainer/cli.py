@@ -70,6 +70,8 @@ def _train(arguments: list[str]) -> int:
     if resume is not None:
         if recipes or file:
             raise ConfigError("--resume takes its settings from the run's folder: leave the others")
+        if not (resume / "config.toml").is_file():
+            raise ConfigError(f"{resume} has no config.toml: nothing to resume there")
         config, folder = load([], resume / "config.toml", flags), resume
     else:
         recipes = recipes or ([] if file else ["tiny"])

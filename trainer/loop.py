@@ -30,7 +30,7 @@ from trainer.settings import Config
 from trainer.setup import sampling
 from trainer.tally import Tally
 from trainer.types import Batch, Group
-from trainer.watch import Alarm
+from trainer.watch import SIGNALS, Alarm
 
 __all__ = ["train"]
 
@@ -46,6 +46,8 @@ def train(config: Config, folder: Path, *, resume: bool = False) -> Path:
     TrainerError
         Before any training: whatever in settings, model, task or disk cannot be used.
         Later: a guard stopped the run (``RunStopped``) or the engine failed (``EngineError``).
+    KeyboardInterrupt
+        A signal ended the run between two steps; a checkpoint was written.
     """
     run = open_run(config, folder, resume=resume)
     reason = "error"
@@ -55,6 +57,8 @@ def train(config: Config, folder: Path, *, resume: bool = False) -> Path:
                 measure(run)
             while run.step < config.run.steps and not stop:
                 for groups, batch, old, version in collect(run):
+                    if run.step == config.run.steps:
+                        break
                     result = learn(run, groups, batch, old, version)
                     publish(run)
                     judge(run, result)
@@ -68,6 +72,8 @@ def train(config: Config, folder: Path, *, resume: bool = False) -> Path:
         raise
     finally:
         run.close(reason)
+    if reason == "interrupted":
+        raise KeyboardInterrupt
     return run.ledger.path
 
 
@@ -112,7 +118,7 @@ def learn(
     run: Run, groups: list[Group], batch: Batch | None, old: Tensor | None, version: int
 ) -> StepResult:
     """Take one optimiser step and write its row."""
-    tally = Tally()
+    tally, lr = Tally(), run.learner.learning_rate()
     tally.add_groups(groups, run.step, run.config.curriculum.tolerance)
     with run.ledger.phase("train"):
         if batch is None:
@@ -124,7 +130,7 @@ def learn(
     tally.merge(result.tally)
     tally.reduce()
     run.step += 1
-    run.signals = {**tally.signals(), "grad_norm": result.grad_norm}
+    run.signals = {**dict.fromkeys(SIGNALS), **tally.signals(), "grad_norm": result.grad_norm}
     run.ledger.write(
         "step",
         step=run.step,
@@ -132,7 +138,7 @@ def learn(
         loss=result.loss,
         policy_loss=result.policy_loss,
         kl_loss=result.kl_loss,
-        lr=run.learner.learning_rate(),
+        lr=lr,
         pool_left=run.curriculum.left,
         learned=0 if batch is None else len(batch),
         dropped_tokens=0 if batch is None else batch.dropped_tokens,

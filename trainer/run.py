@@ -144,6 +144,7 @@ def open_run(config: Config, folder: Path, *, resume: bool) -> Run:
     held_out = prompts.held_out(config.eval.prompts)
     checkpoint.check_room(folder / "checkpoints", model, config.checkpoint.keep)
     worker, engine = setup.make_worker(config, directory, model, tokenizer, prompts.task)
+    ledger = None
     try:
         ledger = Ledger(folder / "log.jsonl", sum(_devices(config).values()))
         curriculum = Curriculum(prompts.train, prompts.size, config)
@@ -164,6 +165,8 @@ def open_run(config: Config, folder: Path, *, resume: bool) -> Run:
         _start(run, resume)
     except BaseException:
         worker.close()
+        if ledger is not None:
+            ledger.close()
         raise
     return run
 
