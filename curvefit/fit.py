@@ -19,7 +19,7 @@ from curvefit.fitted import Fit
 from curvefit.laws import LAWS
 from curvefit.marginal import Marginal, log_compute
 from curvefit.noise import evaluation_distance, noise_grid
-from curvefit.posterior import ATOMS, atoms_of, law_weights, mixture, quantile, ridge_of
+from curvefit.posterior import ATOMS, asymptote_of, atoms_of, law_weights, mixture, ridge_of
 from curvefit.results import LawWeight
 from curvefit.runs import Run
 from curvefit.window import bounds_of, checked_level, fixed_r0, window
@@ -27,7 +27,6 @@ from curvefit.window import bounds_of, checked_level, fixed_r0, window
 __all__ = ["METHODS", "Fit", "fit", "marginal_of"]
 
 METHODS = ("posterior", "least-squares", "scalerl-grid")
-SCOUTS = 512  # atoms that weigh a law
 LEAST_WEIGHT = 0.005  # laws less probable are left out of the forecast
 
 
@@ -149,21 +148,20 @@ def _with_posterior(
 ) -> Fit:
     marginal = marginal_of(run, fixed)
     ridges = {name: ridge_of(marginal, name) for name in LAWS}
-    scouts = [atoms_of(marginal, name, SCOUTS, ridge) for name, ridge in ridges.items()]
-    weights = law_weights(scouts)
+    weights = law_weights(ridges, marginal.x)
     laws = tuple(
-        LawWeight(name, float(w), float(quantile(p.A, p.weight, (0.5,))[0]))
-        for name, w, p in zip(LAWS, weights, scouts, strict=True)
+        LawWeight(name, w, asymptote_of(marginal, name, ridges[name]))
+        for name, w in weights.items()
     )
     sigmoid = atoms_of(marginal, "sigmoid", ATOMS, ridges["sigmoid"])
     if law != "average":
-        weights = np.array([float(name == law) for name in LAWS])
+        weights = {law: 1.0}
+    chosen = {name: w for name, w in weights.items() if w > LEAST_WEIGHT}
     parts = [
-        atoms_of(marginal, name, round(w * ATOMS), ridges[name])
-        for name, w in zip(LAWS, weights, strict=True)
-        if w > LEAST_WEIGHT
+        sigmoid if name == "sigmoid" else atoms_of(marginal, name, round(w * ATOMS), ridges[name])
+        for name, w in chosen.items()
     ]
-    forecaster = mixture(parts, weights[weights > LEAST_WEIGHT])
+    forecaster = mixture(parts, list(chosen.values()))
     point = least_squares(run.compute, run.score, r0=fixed, bounds=bounds_of(run))
     return Fit(run, later, level, law, "posterior", r0, point, laws, sigmoid, forecaster)
 

@@ -18,7 +18,7 @@ from curvefit.errors import InputError
 from curvefit.estimate import PointFit
 from curvefit.laws import LAWS
 from curvefit.marginal import log_compute
-from curvefit.posterior import Atoms, quantile
+from curvefit.posterior import STRIDE, Atoms, quantile
 from curvefit.results import (
     Doubt,
     Estimate,
@@ -39,6 +39,7 @@ __all__ = ["Fit"]
 
 FloatArray = NDArray[np.float64]
 NAN = float("nan")
+MANY = 32  # beyond so many computes a band uses every fourth atom
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,9 +126,16 @@ class Fit:
         C = np.asarray(C, dtype=float)
         if self.forecaster is None:
             return np.asarray(self.point(C.ravel()).reshape(C.shape), dtype=float)
-        return self._quantiles(self.forecaster.curve(log_compute(C.ravel())), (0.5,))[0].reshape(
-            C.shape
-        )
+        flat = C.ravel()
+        curve = self._atoms_for(flat).curve(log_compute(flat))
+        return self._quantiles(curve, (0.5,))[0].reshape(C.shape)
+
+    def _atoms_for(self, C: FloatArray) -> Atoms:
+        """The forecasting atoms, a fair quarter of them where many computes are asked for."""
+        assert self.forecaster is not None
+        if C.size <= MANY:
+            return self.forecaster
+        return self.forecaster.take(np.arange(len(self.forecaster) // STRIDE))
 
     def band(self, C: ArrayLike, *, observed: bool = False) -> tuple[FloatArray, FloatArray]:
         """Low and high ends, at the fit's level, of the score at compute C (each shape of C).
@@ -147,21 +155,20 @@ class Fit:
             raise InputError(f"method {self.method!r} gives no intervals; use method='posterior'")
         C = np.asarray(C, dtype=float)
         flat = C.ravel()
-        values = self.forecaster.curve(log_compute(flat))
+        atoms = self._atoms_for(flat)
+        values = atoms.curve(log_compute(flat))
         if observed:
-            values = self._observe(values, flat)
+            values = self._observe(atoms, values, flat)
         tail = (1.0 - self.level) / 2.0
         low, high = self._quantiles(values, (tail, 1.0 - tail))
         return low.reshape(C.shape), high.reshape(C.shape)
 
-    def _observe(self, curve: FloatArray, C: FloatArray) -> FloatArray:
+    def _observe(self, a: Atoms, curve: FloatArray, C: FloatArray) -> FloatArray:
         """Add to each atom's curve, shape (M, k), what an evaluation at C would err by.
 
         The run noise starts from where it stands at the last evaluation and forgets it with
         distance; the evaluation noise is that of the points seen.
         """
-        assert self.forecaster is not None
-        a = self.forecaster
         seen = self.run.compute
         spacing = float(np.median(np.diff(seen)))
         ahead = np.maximum((C - seen[-1]) / max(spacing, 1e-300), 0.0)
@@ -206,7 +213,9 @@ class Fit:
         curve = self.forecaster.curve(log_compute(C))
         tail = (1.0 - self.level) / 2.0
         low, middle, high = self._quantiles(curve, (tail, 0.5, 1.0 - tail)).tolist()
-        seen_low, seen_high = self._quantiles(self._observe(curve, C), (tail, 1.0 - tail)).tolist()
+        seen_low, seen_high = self._quantiles(
+            self._observe(self.forecaster, curve, C), (tail, 1.0 - tail)
+        ).tolist()
         rows = zip(C.tolist(), middle, low, high, seen_low, seen_high, strict=True)
         return tuple(Forecast(*row) for row in rows)
 

@@ -2,8 +2,8 @@
 
 `ridge.find_ridge` grids the shape (ln c, ln B) under every noise model. Here the grid becomes
 `ATOMS` atoms (A, B, c, R0, σ², noise model): a low-discrepancy sequence is pushed through the
-grid's cells and through the conditional distributions of A and R0, and each atom is weighted by the exact
-posterior density over the density it was placed with. The grid's coarseness and the
+grid's cells and through the conditional distributions of A and R0, and each atom is weighted by the
+exact posterior density over the density it was placed with. The grid's coarseness and the
 approximations in it thus cost a little efficiency, never exactness; the same input gives the same
 atoms. Everything else (intervals, bands, probabilities, comparisons) is a weighted average over
 atoms.
@@ -15,7 +15,7 @@ the sigmoid, the law that the field reports, and an eighth for each other law.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +27,7 @@ from curvefit.normal import normal_cdf, normal_quantile
 from curvefit.ridge import Ridge, find_ridge
 from curvefit.sobol import hammersley
 
-__all__ = ["Atoms", "atoms_of", "law_weights", "mixture", "quantile", "ridge_of"]
+__all__ = ["Atoms", "asymptote_of", "atoms_of", "law_weights", "mixture", "quantile", "ridge_of"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -35,6 +35,7 @@ IntArray = NDArray[np.intp]
 ATOMS = 4096
 SPLIT = 3
 STEEPEST = 2.5
+STRIDE = 4
 NEGLIGIBLE = 14.0  # nats below the heaviest cell
 LAW_PRIOR = {
     "sigmoid": 0.5,
@@ -208,7 +209,7 @@ def atoms_of(marginal: Marginal, law: str, count: int = ATOMS, ridge: Ridge | No
 def ridge_of(marginal: Marginal, law: str) -> Ridge:
     """The grid of a law's shape."""
     box = shape_box(marginal.x, law)
-    return find_ridge(lambda u, b: marginal.log_nodes(law, u, b), box)
+    return find_ridge(lambda u, b, j: marginal.log_nodes(law, u, b, j), box)
 
 
 def _between(values: FloatArray, axis: int, position: FloatArray, steepest: float) -> FloatArray:
@@ -239,8 +240,8 @@ def _place_shapes(
 ) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
     """Atoms' noise models j and shapes (u, b), and the log density they were placed with.
 
-    Cells are taken in the order of their A, so that the stratified first coordinate of the sequence
-    stratifies A and whatever goes with it.
+    Cells are taken in the order of their noise model and, within it, of their A, so that the
+    stratified first coordinate of the sequence stratifies A and whatever goes with it.
     """
     _, K, N = ridge.log_w.shape
     m = SPLIT if N > 1 else 1
@@ -253,7 +254,8 @@ def _place_shapes(
     log_mass = _cells(ridge.log_w, at_u, at_b, STEEPEST)
     log_mass = log_mass + np.log(_spacing(ridge, u_fine) / m * du)[:, None]
     chosen = np.flatnonzero(log_mass.ravel() > log_mass.max() - NEGLIGIBLE)
-    order = chosen[_cells(A, at_u, at_b).ravel()[chosen].argsort()]
+    model = chosen // log_mass[0].size
+    order = chosen[np.lexsort((_cells(A, at_u, at_b).ravel()[chosen], model))]
     mass = np.exp(log_mass.ravel()[order] - log_mass.max())
     total = np.cumsum(mass)
     index = np.searchsorted(total, cube[0] * total[-1] * (1.0 - 1e-12))
@@ -325,29 +327,52 @@ def _density(
     return constant - 0.5 * n * np.log(rss), rss / chi2
 
 
-def law_weights(posteriors: Sequence[Atoms]) -> FloatArray:
-    """Posterior probability of each law, given the posteriors in the order of `LAWS`."""
-    log_z = np.array([p.log_evidence for p in posteriors])
-    w = np.exp(log_z - log_z.max()) * np.array([LAW_PRIOR[name] for name in LAWS])
-    return np.asarray(w / w.sum(), dtype=float)
+def law_weights(ridges: Mapping[str, Ridge], x: FloatArray) -> dict[str, float]:
+    """Posterior probability of each law, by quadrature over the nodes of its grid.
+
+    Parameters
+    ----------
+    ridges : mapping from law to Ridge
+    x : ndarray, shape (n,)
+        ln C of the run, from which the priors' boxes follow.
+    """
+    log_z = {}
+    for law, ridge in ridges.items():
+        u0, u1, b0, b1 = shape_box(x, law)
+        log_mass = ridge.log_w + np.log(ridge.areas)[:, None]
+        top = log_mass.max()
+        volume = (u1 - u0) * ((b1 - b0) or 1.0)
+        log_z[law] = top + np.log(np.exp(log_mass - top).sum() * LAW_PRIOR[law] / volume)
+    best = max(log_z.values())
+    total = sum(np.exp(z - best) for z in log_z.values())
+    return {law: float(np.exp(z - best) / total) for law, z in log_z.items()}
 
 
-def mixture(posteriors: Sequence[Atoms], weights: FloatArray, count: int = ATOMS) -> Atoms:
+def asymptote_of(marginal: Marginal, law: str, ridge: Ridge) -> float:
+    """Median asymptote of a law, by quadrature over the nodes of its grid."""
+    A = _expected_A(marginal, law, ridge).ravel()
+    log_mass = (ridge.log_w + np.log(ridge.areas)[:, None]).ravel()
+    return marginal.shift + float(quantile(A, np.exp(log_mass - log_mass.max()), (0.5,))[0])
+
+
+def mixture(parts: Sequence[Atoms], weights: Sequence[float], count: int = ATOMS) -> Atoms:
     """`count` equally weighted atoms of the laws' average, chosen systematically.
 
-    Atoms are ordered by law and asymptote before choosing, so that quantiles lose nothing.
+    Atoms are ordered by law and asymptote before choosing, so that quantiles lose nothing, and then
+    interleaved, so that every stretch of the result is a fair sample of the whole.
     """
     joined = {
-        name: np.concatenate([getattr(p, name) for p in posteriors])
+        name: np.concatenate([getattr(p, name) for p in parts])
         for name in Atoms.__slots__
         if name not in ("weight", "log_evidence")
     }
-    w = np.concatenate([p.weight * v for p, v in zip(posteriors, weights, strict=True)])
+    w = np.concatenate([p.weight * v for p, v in zip(parts, weights, strict=True)])
     order = np.lexsort((joined["A"], joined["law"]))
     total = np.cumsum(w[order])
     chosen = np.searchsorted(total, (np.arange(count) + 0.5) / count * total[-1])
+    chosen = order[np.minimum(chosen, len(w) - 1)]
     everything = Atoms(**joined, weight=w, log_evidence=0.0)
-    return everything.take(order[np.minimum(chosen, len(w) - 1)])
+    return everything.take(np.concatenate([chosen[k::STRIDE] for k in range(STRIDE)]))
 
 
 def quantile(values: FloatArray, weight: FloatArray, p: Sequence[float]) -> FloatArray:

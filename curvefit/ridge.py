@@ -20,9 +20,12 @@ __all__ = ["Ridge", "find_ridge"]
 
 FloatArray = NDArray[np.float64]
 Box = tuple[float, float, float, float]
+Models = NDArray[np.intp] | slice
+ALL = slice(None)
 
 COLUMNS, NODES = 20, 12
 FINAL_COLUMNS = 24
+LIKELIEST = 4  # noise models that the rounds between the first and the last look at
 UNIFORM = 0.25  # share of the final columns that is spread evenly
 DEPTH = 12.0
 MAX_ROUNDS = 14
@@ -51,6 +54,12 @@ class Ridge(NamedTuple):
     log_w: FloatArray
 
     @property
+    def areas(self) -> FloatArray:
+        """Area in (ln c, ln B) that a node of each column stands for, shape (K,)."""
+        N = self.log_w.shape[2]
+        return np.diff(self.edges) * ((self.high - self.low) / (N - 1) if N > 1 else 1.0)
+
+    @property
     def nodes(self) -> FloatArray:
         """Ln B of the nodes, shape (K, N)."""
         return _nodes(self.low, self.high, self.log_w.shape[2])
@@ -66,28 +75,41 @@ def _log_sum(a: FloatArray, axis: int) -> FloatArray:
     return total
 
 
-def _narrow(value: FloatArray, at: FloatArray, limits: tuple[float, float]) -> tuple[float, float]:
-    """The range of `at` that holds everything within DEPTH nats of the best value.
+def _narrow(
+    value: FloatArray, at: FloatArray, limits: tuple[float, float]
+) -> tuple[FloatArray, FloatArray]:
+    """The range of `at` that holds everything within DEPTH nats of each row's best value.
 
     One spacing is added on either side. A peak thinner than the spacing is located by the parabola
     through its three highest values; a peak at the end of a range that the box allows to grow moves
     the range outwards.
+
+    Parameters
+    ----------
+    value, at : ndarray, shape (R, N)
+    limits : tuple of float
+
+    Returns
+    -------
+    low, high : ndarray, shape (R,)
     """
-    h = at[1] - at[0]
-    i = int(value.argmax())
-    keep = np.flatnonzero(value > value[i] - DEPTH)
-    low, high = at[keep[0]] - h, at[keep[-1]] + h
-    if 0 < i < len(at) - 1 and len(keep) < 3:
-        left, right = value[i] - value[i - 1], value[i] - value[i + 1]
-        curvature = left + right
-        centre = at[i] + 0.5 * h * (left - right) / curvature
-        half = h * max(6.0 / np.sqrt(curvature), 0.15)
-        low, high = centre - half, centre + half
-    elif i == 0:
-        low -= 4.0 * h
-    elif i == len(at) - 1:
-        high += 4.0 * h
-    return max(low, limits[0]), min(high, limits[1])
+    N = value.shape[1]
+    row = np.arange(len(value))
+    h = at[:, 1] - at[:, 0]
+    i = value.argmax(axis=1)
+    keep = value > value[row, i][:, None] - DEPTH
+    low = at[row, keep.argmax(axis=1)] - h
+    high = at[row, N - 1 - keep[:, ::-1].argmax(axis=1)] + h
+    inner = np.clip(i, 1, N - 2)
+    left = value[row, inner] - value[row, inner - 1]
+    right = value[row, inner] - value[row, inner + 1]
+    curvature = np.maximum(left + right, 1e-12)
+    centre = at[row, inner] + 0.5 * h * (left - right) / curvature
+    half = h * np.maximum(6.0 / np.sqrt(curvature), 0.15)
+    thin = (i == inner) & (keep.sum(axis=1) < 3)
+    low = np.where(thin, centre - half, np.where(i == 0, low - 4.0 * h, low))
+    high = np.where(thin, centre + half, np.where(i == N - 1, high + 4.0 * h, high))
+    return np.maximum(low, limits[0]), np.minimum(high, limits[1])
 
 
 def _vertices(log_w: FloatArray, b: FloatArray) -> FloatArray:
@@ -101,13 +123,16 @@ def _vertices(log_w: FloatArray, b: FloatArray) -> FloatArray:
     return np.asarray(b[k, i] + shift * (b[:, 1] - b[:, 0]))
 
 
-def find_ridge(log_nodes: Callable[[FloatArray, FloatArray], FloatArray], box: Box) -> Ridge:
+def find_ridge(
+    log_nodes: Callable[[FloatArray, FloatArray, Models], FloatArray], box: Box
+) -> Ridge:
     """Grid the posterior of a law's shape.
 
     Parameters
     ----------
     log_nodes : callable
-        Log weight, shape (J, G), of shapes given as u and b of shape (G,).
+        Log weight, shape (len(j), G), of the noise models j (an index array or a slice) for shapes
+        given as u and b of shape (G,).
     box : tuple of float
         (u low, u high, b low, b high); equal b limits fix B.
 
@@ -118,23 +143,26 @@ def find_ridge(log_nodes: Callable[[FloatArray, FloatArray], FloatArray], box: B
     K, N = COLUMNS, NODES if box[2] < box[3] else 1
     u = np.linspace(box[0], box[1], K)
     low, high = np.full(K, box[2]), np.full(K, box[3])
+    j: Models = ALL
     for _ in range(MAX_ROUNDS):
         b = _nodes(low, high, N)
-        log_w = log_nodes(np.repeat(u, N), b.ravel()).reshape(-1, K, N)
+        log_w = log_nodes(np.repeat(u, N), b.ravel(), j).reshape(-1, K, N)
+        if j is ALL:
+            j = np.argsort(-log_w.max(axis=(1, 2)), kind="stable")[:LIKELIEST]
         pooled = _log_sum(log_w, axis=0)
         value = pooled.max(axis=1)
         if N > 1 and (pooled > value[:, None] - DEPTH).sum(axis=1).min() < MIN_RESOLVED:
-            between = log_nodes(u, _vertices(pooled, b))
+            between = log_nodes(u, _vertices(pooled, b), j)
             value = np.maximum(value, _log_sum(between, axis=0))
         near = value > value.max() - DEPTH
         if _resolved(pooled, value, near, u, b, box):
             break
-        span = _narrow(value, u, box[:2])
-        u, low, high = _follow(pooled, value, u, b, np.linspace(*span, K), box)
+        start, end = _narrow(value[None], u[None], box[:2])
+        u, low, high = _follow(pooled, value, u, b, np.linspace(start[0], end[0], K), box)
     columns, edges = _equal_shares(value, u)
     u, low, high = _follow(pooled, value, u, b, columns, box)
     K = len(u)
-    log_w = log_nodes(np.repeat(u, N), _nodes(low, high, N).ravel()).reshape(-1, K, N)
+    log_w = log_nodes(np.repeat(u, N), _nodes(low, high, N).ravel(), ALL).reshape(-1, K, N)
     return Ridge(u, edges, low, high, log_w)
 
 
@@ -151,10 +179,8 @@ def _follow(
     matter = np.flatnonzero(value > value.max() - 4.0 * DEPTH)
     if N == 1:
         return columns, np.full(len(columns), box[2]), np.full(len(columns), box[3])
-    ranges = np.array([_narrow(pooled[k], b[k], box[2:]) for k in matter])
-    low = np.interp(columns, u[matter], ranges[:, 0])
-    high = np.interp(columns, u[matter], ranges[:, 1])
-    return columns, low, high
+    low, high = _narrow(pooled[matter], b[matter], box[2:])
+    return columns, np.interp(columns, u[matter], low), np.interp(columns, u[matter], high)
 
 
 def _equal_shares(value: FloatArray, u: FloatArray) -> tuple[FloatArray, FloatArray]:
