@@ -1,0 +1,295 @@
+"""The forward pass of Llama-like models for generation: one token for every running row.
+
+Covers Llama, Mistral without window, Qwen2 and Qwen3 (dense): pre-norm blocks, rotary positions,
+grouped-query attention, optional q/k norms and biases, SwiGLU. The learner keeps the transformers
+module; this one exists because generation by it spends most of its time in Python and in copies of
+its cache. Leaves out paging, sliding windows, mixtures of experts: those are for the vLLM engine.
+
+Three departures from the transformers module, none of which changes the result beyond rounding:
+q, k and v are one matrix product, and so are gate and up; the halves that a rotation mixes are
+stored side by side, so that the rotation is one complex multiplication; the logits are computed
+from float32 hidden states and weights when `fp32_head` is set (ScaleRL, arXiv:2510.13786).
+
+Shapes: n rows, E hidden size, H query heads, K key/value heads, D head size, T cache width,
+L <= T widest row in use, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from trainer.errors import EngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Decoder", "load_config", "load_weights"]
+
+SUPPORTED = ("llama", "mistral", "qwen2", "qwen3")
+
+
+class Decoder:
+    """Weights laid out for generation, and the two passes that use them.
+
+    Parameters
+    ----------
+    config : transformers.PretrainedConfig
+        Of one of the supported kinds.
+    weights : mapping of str to Tensor
+        Named as in ``model.state_dict()``.
+    dtype, device
+        Of the weights and of the cache.
+    fp32_head : bool
+        Compute logits in float32 whatever `dtype` is.
+
+    Raises
+    ------
+    EngineError
+        For a kind of model that is not covered, or weights that do not fit it.
+    """
+
+    def __init__(
+        self,
+        config: Any,
+        weights: Mapping[str, Tensor],
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: str = "cpu",
+        fp32_head: bool = True,
+    ) -> None:
+        _check_supported(config)
+        self.config = config
+        self.dtype, self.device = dtype, torch.device(device)
+        self.heads = config.num_attention_heads
+        self.kv_heads = config.num_key_value_heads
+        self.head_size = getattr(config, "head_dim", None) or config.hidden_size // self.heads
+        self.layers = config.num_hidden_layers
+        self.vocabulary = config.vocab_size
+        self.eps = config.rms_norm_eps
+        self.tied = bool(config.tie_word_embeddings)
+        self.head_dtype = torch.float32 if fp32_head else dtype
+        self.rotations = torch.empty(0, self.head_size // 2, dtype=torch.complex64)
+        self.shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+        self.load(weights)
+
+    def load(self, weights: Mapping[str, Tensor]) -> None:
+        """Copy a full set of weights in; nothing changes unless all of them fit."""
+        self._check_weights(weights)
+
+        def take(name: str, dtype: torch.dtype = self.dtype) -> Tensor:
+            return weights[name].detach().to(self.device, dtype, copy=True)
+
+        self.embedding = take("model.embed_tokens.weight")
+        self.blocks = [self._block(weights, f"model.layers.{i}.", take) for i in range(self.layers)]
+        self.norm = take("model.norm.weight")
+        self.head = take("lm_head.weight", self.head_dtype)
+
+    def _check_weights(self, weights: Mapping[str, Tensor]) -> None:
+        missing = sorted(self.shapes.keys() - weights.keys())
+        if missing:
+            raise EngineError(
+                f"weights lack {missing[0]!r} ({len(missing)} missing of {len(self.shapes)}); send "
+                "all of model.state_dict(), the head too when it is tied to the embedding"
+            )
+        for name, shape in self.shapes.items():
+            if tuple(weights[name].shape) != shape:
+                raise EngineError(f"weight {name!r} is {tuple(weights[name].shape)}, not {shape}")
+            if not torch.isfinite(weights[name]).all():
+                raise EngineError(f"weight {name!r} is not finite; the last update diverged")
+        head, embedding = weights["lm_head.weight"], weights["model.embed_tokens.weight"]
+        if self.tied and not torch.equal(head, embedding):
+            raise EngineError(
+                "'lm_head.weight' differs from the embedding it is tied to: one of the two is of "
+                "an older version; send both from one model.state_dict()"
+            )
+
+    def _block(self, weights: Mapping[str, Tensor], prefix: str, take: Any) -> dict[str, Any]:
+        """Fuse one layer's matrices; rows of q and k are reordered for the complex rotation."""
+        attention, mlp = prefix + "self_attn.", prefix + "mlp."
+
+        def fused(kind: str) -> Tensor | None:
+            if f"{attention}q_proj.{kind}" not in weights:
+                return None
+            q, k, v = (take(f"{attention}{x}_proj.{kind}") for x in "qkv")
+            return torch.cat([self._interleave(q), self._interleave(k), v])
+
+        norms = None
+        if f"{attention}q_norm.weight" in weights:
+            q, k = (self._interleave(take(f"{attention}{x}_norm.weight")) for x in "qk")
+            norms = torch.cat([q.expand(self.heads, -1), k.expand(self.kv_heads, -1)])
+        output_bias = f"{attention}o_proj.bias"
+        return {
+            "norm1": take(prefix + "input_layernorm.weight"),
+            "qkv": fused("weight"),
+            "qkv_bias": fused("bias"),
+            "qk_norm": norms,
+            "output": take(attention + "o_proj.weight"),
+            "output_bias": take(output_bias) if output_bias in weights else None,
+            "norm2": take(prefix + "post_attention_layernorm.weight"),
+            "gate_up": torch.cat([take(mlp + "gate_proj.weight"), take(mlp + "up_proj.weight")]),
+            "down": take(mlp + "down_proj.weight"),
+        }
+
+    def _interleave(self, rows: Tensor) -> Tensor:
+        """Put entry i of a head beside entry i + D/2, the pair that a rotation mixes."""
+        half = self.head_size // 2
+        pairs = rows.reshape(-1, 2, half, *rows.shape[1:])
+        return pairs.transpose(1, 2).reshape(rows.shape)
+
+    def new_cache(self, slots: int, width: int) -> Tensor:
+        """An empty cache [layers, 2, slots, K, T, D]: keys at 0, values at 1."""
+        shape = (self.layers, 2, slots, self.kv_heads, width, self.head_size)
+        return torch.zeros(shape, dtype=self.dtype, device=self.device)
+
+    def _rotations(self, length: int) -> Tensor:
+        """exp(i·position·frequency) for positions below `length`, complex64 [length, D/2]."""
+        if self.rotations.shape[0] < length:
+            frequencies, scale = _frequencies(self.config, self.head_size)
+            angles = torch.arange(length, dtype=torch.float32)[:, None] * frequencies
+            self.rotations = torch.polar(torch.full_like(angles, scale), angles).to(self.device)
+        return self.rotations
+
+    def _project(self, block: dict[str, Any], x: Tensor, turn: Tensor) -> tuple[Tensor, ...]:
+        """Queries, keys and values of x [..., E]: [..., H, D] and twice [..., K, D]."""
+        h = F.rms_norm(x, (x.shape[-1],), block["norm1"], self.eps)
+        heads = F.linear(h, block["qkv"], block["qkv_bias"]).unflatten(-1, (-1, self.head_size))
+        turned = self.heads + self.kv_heads
+        qk, v = heads[..., :turned, :], heads[..., turned:, :]
+        if block["qk_norm"] is not None:
+            qk = F.rms_norm(qk, (self.head_size,), None, self.eps) * block["qk_norm"]
+        pairs = torch.view_as_complex(qk.float().unflatten(-1, (-1, 2)))
+        qk = torch.view_as_real(pairs * turn).flatten(-2).to(self.dtype)
+        return qk[..., : self.heads, :], qk[..., self.heads :, :], v
+
+    def _finish(self, block: dict[str, Any], x: Tensor, attended: Tensor) -> Tensor:
+        """Close a block: output projection and MLP, both onto the residual."""
+        x = x + F.linear(attended, block["output"], block["output_bias"])
+        h = F.rms_norm(x, (x.shape[-1],), block["norm2"], self.eps)
+        gate, up = F.linear(h, block["gate_up"]).chunk(2, dim=-1)
+        return x + F.linear(F.silu(gate).mul_(up), block["down"])
+
+    @torch.inference_mode()
+    def step(self, tokens: Tensor, positions: Tensor, cache: Tensor, length: int) -> Tensor:
+        """One token for each of the first n rows of the cache.
+
+        Parameters
+        ----------
+        tokens, positions : Tensor [n] int64
+            Token to be fed and its place in the row; its keys and values are written there.
+        cache : Tensor [layers, 2, slots, K, T, D]
+        length : int
+            Places that any row uses, this token's included.
+
+        Returns
+        -------
+        Tensor [n, V] float32
+            Logits of the next token.
+        """
+        n = tokens.shape[0]
+        rows = torch.arange(n, device=self.device)
+        turn = self._rotations(cache.shape[4])[positions].unsqueeze(1)
+        places = torch.arange(length, device=self.device)
+        hidden = torch.zeros(n, 1, 1, length, dtype=self.dtype, device=self.device)
+        hidden.masked_fill_(places > positions[:, None, None, None], float("-inf"))
+        x = F.embedding(tokens, self.embedding)
+        for block, (keys, values) in zip(self.blocks, cache, strict=True):
+            q, k, v = self._project(block, x, turn)
+            keys[rows, :, positions] = k
+            values[rows, :, positions] = v
+            attended = self._attend(q, keys[:n, :, :length], values[:n, :, :length], hidden)
+            x = self._finish(block, x, attended)
+        x = F.rms_norm(x, (x.shape[-1],), self.norm, self.eps)
+        return F.linear(x.to(self.head_dtype), self.head).float()
+
+    def _attend(self, q: Tensor, keys: Tensor, values: Tensor, hidden: Tensor) -> Tensor:
+        """Attention of one query a row: q [n, H, D] over keys [n, K, L, D] to [n, H·D]."""
+        n = q.shape[0]
+        q = q.reshape(n, self.kv_heads, -1, self.head_size)  # the H/K queries that share a key
+        if self.device.type == "cpu":  # a batch of tiny products: faster than the fused kernel
+            scores = torch.matmul(q, keys.transpose(2, 3)).mul_(self.head_size**-0.5).add_(hidden)
+            return torch.matmul(scores.softmax(-1), values).reshape(n, -1)
+        return F.scaled_dot_product_attention(q, keys, values, attn_mask=hidden).reshape(n, -1)
+
+    @torch.inference_mode()
+    def fill(self, tokens: Tensor, cache: Tensor, rows: Tensor) -> None:
+        """Compute keys and values of whole sequences into rows of the cache.
+
+        Parameters
+        ----------
+        tokens : Tensor [m, L] int64
+            Right-padded; what is written in the padding is overwritten before it is ever seen.
+        cache : Tensor [layers, 2, slots, K, T, D]
+        rows : Tensor [m] int64
+        """
+        length = tokens.shape[1]
+        turn = self._rotations(cache.shape[4])[:length].unsqueeze(1)
+        x = F.embedding(tokens, self.embedding)
+        for i, (block, (keys, values)) in enumerate(zip(self.blocks, cache, strict=True)):
+            q, k, v = (part.transpose(1, 2) for part in self._project(block, x, turn))
+            keys[rows, :, :length] = k
+            values[rows, :, :length] = v
+            if i + 1 == self.layers:
+                return  # nobody reads what the last block makes of the prompt
+            attended = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+            x = self._finish(block, x, attended.transpose(1, 2).flatten(2))
+
+
+def _check_supported(config: Any) -> None:
+    if config.model_type not in SUPPORTED:
+        raise EngineError(
+            f"the local engine covers {', '.join(SUPPORTED)}, not {config.model_type!r}; "
+            "use the vLLM engine"
+        )
+    window = getattr(config, "sliding_window", None)
+    if window and getattr(config, "use_sliding_window", True):
+        raise EngineError(f"sliding window of {window}: use the vLLM engine")
+    if config.hidden_act != "silu":
+        raise EngineError(f"activation {config.hidden_act!r}: use the vLLM engine")
+
+
+def _frequencies(config: Any, head_size: int) -> tuple[Tensor, float]:
+    """Rotary frequencies [D/2] and the scale of cos and sin."""
+    rope = config.rope_parameters
+    kind = rope.get("rope_type", "default")
+    if kind == "default":
+        steps = torch.arange(0, head_size, 2, dtype=torch.int64).float() / head_size
+        return 1.0 / (rope["rope_theta"] ** steps), 1.0
+    if kind not in ("linear", "llama3", "yarn"):
+        raise EngineError(f"rotary positions of kind {kind!r}: use the vLLM engine")
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    return ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"))
+
+
+def load_config(directory: str | Path) -> Any:
+    """The configuration of a model directory, as transformers reads it."""
+    from transformers import AutoConfig
+
+    if not (Path(directory) / "config.json").is_file():
+        raise EngineError(f"{directory}: no config.json; give a model directory")
+    return AutoConfig.from_pretrained(directory, local_files_only=True)
+
+
+def load_weights(directory: str | Path, *, tied: bool) -> dict[str, Tensor]:
+    """Every weight of a model directory's safetensors files, a tied head written out."""
+    from safetensors.torch import load_file
+
+    directory = Path(directory)
+    index = directory / "model.safetensors.index.json"
+    names = ["model.safetensors"]
+    if index.is_file():
+        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+    weights: dict[str, Tensor] = {}
+    for name in names:
+        if not (directory / name).is_file():
+            raise EngineError(f"{directory}: no {name}; save the model with save_pretrained")
+        weights.update(load_file(directory / name))
+    if tied:
+        weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
+    return weights

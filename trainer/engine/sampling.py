@@ -1,0 +1,72 @@
+"""Drawing tokens: noise that belongs to a request, and the exact log-probability of the draw.
+
+The noise of a token is a function of the request's seed and of the token's place alone, so that a
+completion does not depend on what else is in the batch, on the order of arrival or on the engine's
+number of rows.
+
+Shapes: n rows, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["draw", "uniform"]
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def uniform(seed: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """Uniform numbers in [0, 1), one for each (seed, place): SplitMix64, 53 bits.
+
+    Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014: `place`
+    is the number of the draw in the stream of `seed`.
+
+    Parameters
+    ----------
+    seed : array [n] uint64
+    place : array [n] int64
+
+    Returns
+    -------
+    array [n] float64
+    """
+    z = seed + (place.astype(np.uint64) + np.uint64(1)) * GOLDEN
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> np.uint64(31))
+    return (z >> np.uint64(11)) * 2.0**-53
+
+
+def draw(
+    logits: Tensor, temperature: np.ndarray, noise: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """One token a row by inverting the cumulative distribution.
+
+    Parameters
+    ----------
+    logits : Tensor [n, V] float32
+    temperature : array [n] float32
+        0 takes the most likely token and reports its log-probability at temperature 1.
+    noise : array [n] float64
+        Uniform in [0, 1).
+
+    Returns
+    -------
+    token : array [n] int64
+    logprob : array [n] float32
+        log softmax(logits / temperature) at the token. NaN where the logits give no distribution.
+    """
+    greedy = temperature == 0
+    scale = torch.from_numpy(np.where(greedy, np.float32(1), temperature)).to(logits.device)
+    logp = torch.log_softmax(logits / scale[:, None], dim=-1)
+    mass = logp.double().exp_().cumsum(dim=-1)
+    level = torch.from_numpy(noise).to(logits.device)[:, None] * mass[:, -1:]
+    token = torch.searchsorted(mass, level, right=True).clamp_(max=logits.shape[1] - 1)
+    if greedy.any():
+        best = logits.argmax(dim=-1, keepdim=True)
+        token = torch.where(torch.from_numpy(greedy).to(logits.device)[:, None], best, token)
+    logprob = logp.gather(1, token)
+    return token.squeeze(1).cpu().numpy(), logprob.squeeze(1).cpu().numpy()

@@ -1,0 +1,107 @@
+"""What a task is: items by split and index, a score for a completion's text, and gold answers.
+
+An item is a function of (options, seed, split, index) alone, so that a run resumes by numbers. The
+two splits never share a question: not by luck of seeds, by construction or by the question's hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+__all__ = ["Item", "Split", "Task", "final_answer", "split_of"]
+
+Split = Literal["train", "held-out"]
+
+HELD_OUT_SHARE = 10  # one question in ten
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One question.
+
+    Parameters
+    ----------
+    id : str
+        The same in every run with the same options.
+    text : str
+        What the model is asked, before any chat template.
+    question, answer : Any
+        What `Task.score` needs; plain data, because it travels to another process.
+    """
+
+    id: str
+    text: str
+    question: Any
+    answer: Any
+
+
+class Task(Protocol):
+    """A source of questions with a verifier."""
+
+    name: str
+    listed: bool  # a finite list of the user's, every line of which is checked at the start
+
+    def size(self, split: Split) -> int:
+        """Number of items of a split."""
+        ...
+
+    def item(self, split: Split, index: int) -> Item:
+        """The item at `index`, 0 <= index < size(split)."""
+        ...
+
+    def score(self, text: str, question: Any, answer: Any) -> float:
+        """Reward of a completion, 0 to 1; an empty or missing answer is 0."""
+        ...
+
+    def gold(self, item: Item) -> str:
+        """A completion that must score 1."""
+        ...
+
+
+def split_of(question: str) -> Split:
+    """Split of a question by the hash of its text, so that no question is in both.
+
+    >>> {split_of(str(n)) for n in range(100)} == {"train", "held-out"}
+    True
+    """
+    digest = hashlib.blake2b(question.encode(), digest_size=8).digest()
+    return "held-out" if int.from_bytes(digest, "big") % HELD_OUT_SHARE == 0 else "train"
+
+
+def final_answer(text: str) -> str:
+    r"""The one answer that a completion commits to; empty when there is none.
+
+    What is thought does not count: only text behind the last ``</think>`` is read, and none when a
+    ``<think>`` was never closed. Of what remains, the last ``<answer>...</answer>`` or, without
+    one, the last ``\boxed{...}`` is the answer.
+
+    >>> final_answer("<think>7? 8?</think>So <answer> 8 </answer>")
+    '8'
+    >>> final_answer(r"thus \boxed{\frac{1}{2}}")
+    '\\frac{1}{2}'
+    >>> final_answer("<think>it is <answer>8</answer>"), final_answer("8")
+    ('', '')
+    """
+    _, closed, rest = text.rpartition("</think>")
+    if not closed and "<think>" in text:
+        return ""
+    _, opened, tail = rest.rpartition("<answer>")
+    if opened:
+        inside, closed, _ = tail.partition("</answer>")
+        return inside.strip() if closed else ""
+    return _last_boxed(rest).strip()
+
+
+def _last_boxed(text: str) -> str:
+    r"""Content of the last ``\boxed{...}`` with balanced braces."""
+    start = text.rfind("\\boxed{")
+    if start < 0:
+        return ""
+    depth, begin = 1, start + len("\\boxed{")
+    for end in range(begin, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[end], 0)
+        if depth == 0:
+            return text[begin:end]
+    return ""
