@@ -1,0 +1,95 @@
+"""Fit, extrapolate and doubt the compute-performance curves of RL training runs.
+
+::
+
+    import curvefit
+
+    runs = curvefit.load("runs.csv")        # any CSV, TSV, JSON or JSONL; or a dict, a DataFrame
+    fit = curvefit.fit(runs[0], until="50%")
+    fit.params["A"], fit.forecast([1e5]), fit.doubts
+    curvefit.plot(fit)
+
+Importing the package loads none of its dependencies; each name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+
+from curvefit._version import __version__
+
+TYPE_CHECKING = False  # as in typing, whose import costs more than all of this
+if TYPE_CHECKING:
+    from curvefit.errors import (
+        AmbiguousColumn,
+        CurvefitError,
+        CurvefitWarning,
+        FitError,
+        InputError,
+    )
+    from curvefit.fit import Fit, fit
+    from curvefit.laws import LAWS, curve
+    from curvefit.plot import plot
+    from curvefit.readers import load
+    from curvefit.results import Doubt, Estimate, Forecast, HeldOut, Reach, Verdict
+    from curvefit.runs import Run, Runs
+
+__all__ = [
+    "LAWS",
+    "AmbiguousColumn",
+    "CurvefitError",
+    "CurvefitWarning",
+    "Doubt",
+    "Estimate",
+    "Fit",
+    "FitError",
+    "Forecast",
+    "HeldOut",
+    "InputError",
+    "Reach",
+    "Run",
+    "Runs",
+    "Verdict",
+    "__version__",
+    "curve",
+    "fit",
+    "load",
+    "plot",
+]
+
+_MODULES = {
+    "curvefit.errors": "AmbiguousColumn CurvefitError CurvefitWarning FitError InputError",
+    "curvefit.fit": "Fit fit",
+    "curvefit.laws": "LAWS curve",
+    "curvefit.plot": "plot",
+    "curvefit.readers": "load",
+    "curvefit.results": "Doubt Estimate Forecast HeldOut Reach Verdict",
+    "curvefit.runs": "Run Runs",
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+
+class _Package(ModuleType):
+    """A package in which `fit` and `plot` stay functions when the modules of that name load."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,315 @@
+"""``fit-curve``: the command line, and how every end of the program looks from outside.
+
+This file parses and nothing more: it imports argparse and sys, so that ``--help`` and a mistyped
+option answer at once. `curvefit.command` does the work.
+
+Exit codes: 0 fitted; 1 nothing could be fitted, or ``--strict`` and a doubt; 2 usage, unreadable
+input or unwritable output; 130 interrupted; 141 nobody reads standard output any more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from curvefit._version import __version__
+
+TYPE_CHECKING = False  # as in typing, whose import costs more than all of this
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import NoReturn
+
+__all__ = ["LAW_NAMES", "METHOD_NAMES", "PICTURES", "main", "parser"]
+
+PROG = "fit-curve"
+LAW_NAMES = ("average", "sigmoid", "power", "exponential", "weibull", "gompertz")
+METHOD_NAMES = ("posterior", "least-squares", "scalerl-grid")
+PICTURES = (".png", ".svg", ".pdf")
+
+DESCRIPTION = """\
+Fit the curve of score against compute of RL training runs, forecast it, and say what is in doubt.
+
+Example, on the data that ship with the project: fit the first half, score the rest, look ahead.
+  fit-curve data/scalerl_fig1a.csv --until 50% --at 100000
+"""
+
+EPILOG = """\
+Numbers are plain: 100000, 1e5, 0.25. Lists are separated by commas. X is always in the unit of the
+x column; Y is a score as it stands in the fit, pass rates as fractions.
+
+Results go to standard output, everything else to standard error. Exit code: 0 fitted; 1 nothing
+could be fitted, or --strict and a doubt; 2 usage, unreadable input or unwritable output.
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print one line on standard error and leave with exit code 2."""
+        if message.endswith("expected one argument"):
+            message += " (a negative value is written with an equals sign: --r0=-0.5)"
+        self.exit(2, f"{PROG}: error: {message}; {PROG} --help lists all options\n")
+
+
+class Formatter(argparse.RawDescriptionHelpFormatter):
+    """Help at most 100 columns wide, without asking for more than the terminal's width."""
+
+    def __init__(self, prog: str) -> None:
+        try:
+            width = os.get_terminal_size(sys.stdout.fileno()).columns
+        except (OSError, ValueError, AttributeError):
+            width = 100
+        super().__init__(prog, max_help_position=31, width=max(60, min(width, 100)))
+
+
+def number(text: str) -> float:
+    """Read a finite number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not -float("inf") < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number; write it as 100000 or 1e5")
+    return value
+
+
+def positive(text: str) -> float:
+    """Read a number above 0."""
+    value = number(text)
+    if value <= 0:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return value
+
+
+def compute(text: str) -> float:
+    """Read a compute: a number that is not negative."""
+    value = number(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text} is negative, compute is not")
+    return value
+
+
+def compute_list(text: str) -> tuple[float, ...]:
+    """Read computes separated by commas."""
+    return tuple(compute(part.strip()) for part in text.split(","))
+
+
+def score_list(text: str) -> tuple[float, ...]:
+    """Read scores separated by commas."""
+    return tuple(number(part.strip()) for part in text.split(","))
+
+
+def level(text: str) -> float:
+    """Read a probability between 0 and 1."""
+    value = number(text)
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1; 0.9 means 90 %")
+    return value
+
+
+def until(text: str) -> str:
+    """Read a compute, or a percentage such as 50%."""
+    share = text.removesuffix("%").strip()
+    value = positive(share)
+    if text.endswith("%") and value > 100:
+        raise argparse.ArgumentTypeError(f"{text} is over 100 percent")
+    return f"{share}%" if text.endswith("%") else share
+
+
+def size(text: str) -> int | str:
+    """Read an evaluation size, or else the name of its column."""
+    try:
+        value = float(text)
+    except ValueError:
+        return text
+    if not (1 <= value <= 1e12 and value == int(value)):
+        raise argparse.ArgumentTypeError(f"{text} is no whole number of 1 or more")
+    return int(value)
+
+
+def r0(text: str) -> float | str:
+    """Read ``fit``, ``first`` or a score."""
+    return text if text in ("fit", "first") else number(text)
+
+
+def picture(text: str) -> str:
+    """Read a file name whose ending says how to draw."""
+    if not text.lower().endswith(PICTURES):
+        raise argparse.ArgumentTypeError(f"{text!r} does not end in {', '.join(PICTURES)}")
+    return text
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of ``fit-curve``."""
+    p = Parser(
+        prog=PROG,
+        usage=f"{PROG} FILE... [options]",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=Formatter,
+        allow_abbrev=False,
+        add_help=False,
+    )
+    _add_input(p.add_argument_group("input"))
+    _add_fit(p.add_argument_group("fit"))
+    _add_questions(p.add_argument_group("questions"))
+    _add_output(p.add_argument_group("output"))
+    return p
+
+
+def _add_input(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add(
+        "files",
+        metavar="FILE",
+        nargs="+",
+        help="CSV, TSV, JSON or JSONL, gzipped or not; - reads standard input; several files and "
+        "several runs in a file are fine",
+    )
+    add("--x", metavar="COL", help="compute column (default: found among known names)")
+    add("--y", metavar="COL", help="score column (default: found among known names)")
+    add("--run", metavar="COL", help="column that tells runs apart (default: found, or one run)")
+    add(
+        "--n",
+        metavar="N|COL",
+        type=size,
+        help="evaluation size, prompts x samples: a number, or its column (default: unknown)",
+    )
+    add(
+        "--gpus",
+        metavar="N",
+        type=positive,
+        help="accelerators held: turns a time column into GPU-hours, N x hours",
+    )
+    add(
+        "--gpu-hours-per-step",
+        metavar="HOURS",
+        type=positive,
+        help="price of a step: turns a step column into GPU-hours",
+    )
+
+
+def _add_fit(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add(
+        "--skip",
+        metavar="X",
+        type=compute,
+        default=0.0,
+        help="leave out compute below X, but never step 0 (default: nothing)",
+    )
+    add(
+        "--until",
+        metavar="X|P%",
+        type=until,
+        help="fit only up to X, or the first P percent of each run's compute range; later points "
+        "are held out and scored (default: fit all)",
+    )
+    add(
+        "--law",
+        choices=LAW_NAMES,
+        default="average",
+        metavar="LAW",
+        help=f"what forecasts: {', '.join(LAW_NAMES)} (default: average, weighted by the data)",
+    )
+    add(
+        "--method",
+        choices=METHOD_NAMES,
+        default="posterior",
+        metavar="METHOD",
+        help="posterior; least-squares and scalerl-grid (the paper's own procedure) give values "
+        "without intervals (default: posterior)",
+    )
+    add(
+        "--r0",
+        metavar="R0",
+        type=r0,
+        default="fit",
+        help="score at zero compute: fit, first (the first score), or a number (default: fit)",
+    )
+    add(
+        "--level",
+        metavar="P",
+        type=level,
+        default=0.9,
+        help="probability of the intervals, between 0 and 1 (default: 0.9)",
+    )
+
+
+def _add_questions(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add(
+        "--at",
+        metavar="X[,X...]",
+        type=compute_list,
+        default=(),
+        help="forecast the score at compute X (default: 2 and 10 times the last fitted compute)",
+    )
+    add(
+        "--reach",
+        metavar="Y[,Y...]",
+        type=score_list,
+        default=(),
+        help="compute needed to reach score Y",
+    )
+
+
+def _add_output(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--json", action="store_true", help="one JSON document on standard output, not the table")
+    add("--csv", metavar="FILE", help="write the parameter table, one row a run")
+    add("--plot", metavar="FILE", type=picture, help="draw the runs: .png, .svg or .pdf")
+    add("--html", metavar="FILE", help="write a self-contained page: table, doubts, plot")
+    add("--strict", action="store_true", help="exit with 1 if any run has a doubt")
+    add("--version", action="version", version=f"{PROG} {__version__}", help="print the version")
+    add("-h", "--help", action="help", help="print this help")
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Parse, files and options in any order; an unknown option is answered with the nearest one."""
+    p = parser()
+    args, unknown = p.parse_known_intermixed_args(argv)
+    if unknown:
+        from difflib import get_close_matches
+
+        options = [s for action in p._actions for s in action.option_strings]
+        close = get_close_matches(unknown[0].partition("=")[0], options, n=1)
+        hint = f", did you mean {close[0]}?" if close else ""
+        p.error(f"unknown option {unknown[0]!r}{hint}")
+    return args
+
+
+def _silence_stdout() -> None:
+    """Let the interpreter flush into nothing at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``fit-curve`` and return its exit code.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The arguments without the program's name; those of the process when left out.
+    """
+    argv = sys.argv[1:] if argv is None else list(argv)
+    try:
+        args = _parse(argv)
+        from curvefit.command import run
+
+        return run(args, [PROG, *argv])
+    except BrokenPipeError:
+        _silence_stdout()
+        return 141
+    except KeyboardInterrupt:
+        print(f"{PROG}: interrupted", file=sys.stderr)
+        return 130
+    except OSError as error:
+        _silence_stdout()
+        print(f"{PROG}: error: standard output: {error.strerror}", file=sys.stderr)
+        return 2
+    except MemoryError:
+        print(f"{PROG}: error: not enough memory; keep only the columns used", file=sys.stderr)
+        return 2

@@ -1,0 +1,194 @@
+"""What ``fit-curve`` does once its options are read: read, fit, write, print.
+
+One run that cannot be fitted, or one file of several that cannot be read, is reported on standard
+error and the others go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from curvefit import report
+from curvefit.cli import PROG
+from curvefit.errors import CurvefitError, InputError
+from curvefit.files import refuse_inputs, write
+from curvefit.fit import Fit, fit
+from curvefit.readers import load
+from curvefit.record import doubts_of
+from curvefit.wording import count, listed
+
+if TYPE_CHECKING:
+    from curvefit.runs import Run, Runs
+
+__all__ = ["run"]
+
+MAX_NOTES = 12
+SHOW_PROGRESS = 20  # runs; fewer are done before anyone could read it
+
+
+def run(args: argparse.Namespace, command: Sequence[str]) -> int:
+    """Do what the options ask for and return the exit code.
+
+    Parameters
+    ----------
+    args : Namespace
+        As `cli.parser` gives it.
+    command : sequence of str
+        The command as typed, for the record.
+
+    Raises
+    ------
+    OSError
+        If standard output cannot be written.
+    """
+    codes: list[int] = []
+    try:
+        refuse_inputs(_outputs(args), args.files)
+        runs = _load(args, codes)
+    except InputError as error:
+        _say("error", error)
+        return error.exit_code
+    _notes(runs)
+    fits, refused = _fits(runs, args)
+    if not fits:
+        return max(codes + refused)
+    _write_files(fits, args, command, codes)
+    _print(fits, args, command)
+    doubtful = args.strict and any(doubts_of(found, args.at) for found in fits)
+    return max([*codes, int(doubtful)])
+
+
+def _say(kind: str, message: object) -> None:
+    text = str(message).encode("utf-8", "backslashreplace").decode("utf-8")
+    print(f"{PROG}: {kind}: {text}", file=sys.stderr)
+
+
+# ---------------------------------------------------------------- reading
+
+
+def _load(args: argparse.Namespace, codes: list[int]) -> Runs:
+    """Read all files; if one of several cannot be read, say so and read the others."""
+    try:
+        return _read(args, args.files)
+    except InputError:
+        if len(args.files) == 1 or "-" in args.files:
+            raise
+    readable = []
+    for file in args.files:
+        try:
+            _read(args, [file])
+            readable.append(file)
+        except InputError as error:
+            refused = error
+            codes.append(error.exit_code)
+            _say("error", error)
+    if not readable:
+        raise InputError(f"none of the {len(args.files)} files can be read") from refused
+    return _read(args, readable)
+
+
+def _read(args: argparse.Namespace, files: list[str]) -> Runs:
+    return load(
+        files,
+        x=args.x,
+        y=args.y,
+        run=args.run,
+        n=args.n,
+        gpus=args.gpus,
+        gpu_hours_per_step=args.gpu_hours_per_step,
+    )
+
+
+def _notes(runs: Runs) -> None:
+    """Say what reading decided: once for each sentence, with the runs that it holds for."""
+    told: dict[str, list[Run]] = {}
+    for found in runs:
+        for message in dict.fromkeys(note.message for note in found.notes):
+            told.setdefault(message, []).append(found)
+    for message, holders in list(told.items())[:MAX_NOTES]:
+        everywhere = len(holders) == len(runs)
+        files = dict.fromkeys(found.file for found in holders)
+        alone = len(holders) == 1 or len(files) > 1
+        where = listed((found.name for found in holders) if alone else files, 3)
+        _say("note", message if everywhere else f"{where}: {message}")
+    if len(told) > MAX_NOTES:
+        _say("note", f"and {len(told) - MAX_NOTES} more; read fewer files at once to see them")
+
+
+# ---------------------------------------------------------------- fitting
+
+
+def _fits(runs: Runs, args: argparse.Namespace) -> tuple[list[Fit], list[int]]:
+    """Fit every run; return the fits and the exit codes of the runs that were refused."""
+    fits: list[Fit] = []
+    refused: list[int] = []
+    progress = len(runs) >= SHOW_PROGRESS and sys.stderr.isatty()
+    for done, found in enumerate(runs):
+        if progress:
+            print(f"\r{PROG}: {done} of {len(runs)} runs", end="", file=sys.stderr, flush=True)
+        try:
+            fits.append(_fit(found, args))
+        except CurvefitError as error:
+            refused.append(error.exit_code)
+            _say("error", error)
+    if progress:
+        print(f"\r{PROG}: {count(len(fits), 'run')} fitted      ", file=sys.stderr)
+    return fits, refused
+
+
+def _fit(found: Run, args: argparse.Namespace) -> Fit:
+    return fit(
+        found,
+        law=args.law,
+        method=args.method,
+        level=args.level,
+        r0=args.r0,
+        skip=args.skip,
+        until=args.until,
+    )
+
+
+# ---------------------------------------------------------------- writing
+
+
+def _outputs(args: argparse.Namespace) -> list[str]:
+    return [path for path in (args.csv, args.plot, args.html) if path is not None]
+
+
+def _write_files(
+    fits: Sequence[Fit], args: argparse.Namespace, command: Sequence[str], codes: list[int]
+) -> None:
+    """Write the files asked for; what cannot be written is reported, the others go on."""
+
+    def attempt(path: str | None, content: Callable[[], bytes]) -> None:
+        if path is None:
+            return
+        try:
+            write(path, content())
+        except InputError as error:
+            codes.append(error.exit_code)
+            _say("error", error)
+
+    def drawn() -> bytes:
+        from curvefit.picture import picture
+
+        return picture(fits, args.plot.lower().rpartition(".")[2], at=args.at)
+
+    attempt(args.csv, lambda: report.parameter_csv(fits).encode("utf-8"))
+    attempt(args.plot, drawn)
+    page = {"command": command, "at": args.at, "reach": args.reach}
+    attempt(args.html, lambda: report.page(fits, **page).encode("utf-8", "replace"))
+
+
+def _print(fits: Sequence[Fit], args: argparse.Namespace, command: Sequence[str]) -> None:
+    if args.json:
+        record = report.document(fits, command=command, at=args.at, reach=args.reach)
+        print(report.dumps(record))
+    else:
+        text = report.texts(fits, at=args.at, reach=args.reach)
+        encoding = sys.stdout.encoding or "utf-8"
+        print(text.encode(encoding, "backslashreplace").decode(encoding))
+    sys.stdout.flush()

@@ -1,0 +1,180 @@
+"""The rows that every report shows, as words: text, HTML and CSV are laid out from these.
+
+Each function turns a `Fit` into a `Grid` or a sentence; no layout is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from curvefit import digits
+from curvefit.record import default_at
+from curvefit.runs import Run
+
+if TYPE_CHECKING:
+    from curvefit.fit import Fit
+
+__all__ = [
+    "Grid",
+    "facts",
+    "forecast_grid",
+    "parameter_grid",
+    "points_sentence",
+    "reach_grid",
+    "verdict_sentence",
+    "x_words",
+    "y_words",
+]
+
+X_WORDS = {
+    "gpu_hours": "GPU-hours",
+    "step": "steps",
+    "tokens": "tokens",
+    "samples": "samples",
+    "flops": "FLOPs",
+    "hours": "hours",
+}
+Y_WORDS = {"pass_rate": "pass rate", "reward": "reward"}
+
+
+class Grid(NamedTuple):
+    """A small table: a title, the names of its columns, its rows; all of it words.
+
+    `left` holds the columns that are text and stand to the left; the others are numbers.
+    """
+
+    title: str
+    header: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    left: tuple[int, ...] = (0,)
+
+
+def x_words(run: Run) -> str:
+    """Return the unit of compute in words, or the column where no unit is known."""
+    return X_WORDS.get(run.x.unit, run.x.column)
+
+
+def y_words(run: Run) -> str:
+    """Return what a score is in words."""
+    return Y_WORDS.get(run.y.unit, run.y.column)
+
+
+def verdict_sentence(fit: Fit) -> str:
+    """Return the verdict as a sentence that stands alone."""
+    sentence = fit.verdict.sentence
+    return f"{sentence[:1].upper()}{sentence[1:].rstrip('.')}."
+
+
+def points_sentence(fit: Fit) -> str:
+    """Return how many points were used and over which compute."""
+    run = fit.run
+    first, last = digits.compute(float(run.compute[0])), digits.compute(float(run.compute[-1]))
+    sentence = f"{len(run)} points used, {first} to {last} {x_words(run)}"
+    if fit.held_out is not None:
+        sentence += f"; {len(fit.held_out)} held out"
+    return sentence
+
+
+def parameter_grid(fit: Fit) -> Grid:
+    """Return A, B, C_mid and R0 with their intervals and what they mean."""
+    run, unit = fit.run, x_words(fit.run)
+    meaning = {
+        "A": f"asymptote: the {y_words(run)} that the run approaches",
+        "B": "steepness",
+        "C_mid": f"{unit} at which half of A - R0 is gained",
+        "R0": f"{y_words(run)} at zero compute",
+    }
+    fixed = "fixed: " if fit.r0 != "fit" else ""
+    rows = []
+    for name, estimate in fit.params.items():
+        write = digits.scores if name in ("A", "R0") else digits.amounts
+        value, low, high = write(*estimate)
+        note = fixed + meaning[name] if name == "R0" else meaning[name]
+        if name == "R0" and fixed:
+            low = high = digits.UNKNOWN
+        rows.append((name, value, digits.interval(low, high), note))
+    return Grid("ScaleRL's sigmoid", ("", "value", _level(fit), ""), rows, (0, 3))
+
+
+def _level(fit: Fit) -> str:
+    return f"{digits.percent(fit.level)} interval"
+
+
+def forecast_grid(fit: Fit, at: ArrayLike = ()) -> Grid:
+    """Return the score at each compute of `at`; see `record.default_at` for when it is empty."""
+    level = digits.percent(fit.level)
+    last = float(fit.run.compute[-1])
+    rows = []
+    for f in fit.forecast(at if np.size(at) else default_at(fit)):
+        value, low, high = digits.scores(f.score, f.low, f.high)
+        _, seen_low, seen_high = digits.scores(f.score, f.observed_low, f.observed_high)
+        distance = f"{digits.amount(f.at / last)} x" if f.at > last else "inside"
+        curve, seen = digits.interval(low, high), digits.interval(seen_low, seen_high)
+        rows.append((digits.compute(f.at), distance, value, curve, seen))
+    header = (
+        x_words(fit.run),
+        "of the data",
+        "score",
+        f"{level} of the mean curve",
+        f"{level} of one more evaluation",
+    )
+    return Grid(f"Forecast of {fit.run.y.column}", header, rows, ())
+
+
+def reach_grid(fit: Fit, reach: ArrayLike) -> Grid:
+    """Return the compute that reaches each score."""
+    rows = []
+    for answer in fit.reach(reach):
+        value, low, high = digits.amounts(answer.compute, answer.low, answer.high)
+        value, low, high = ("never" if end == digits.UNKNOWN else end for end in (value, low, high))
+        interval = "" if fit.forecaster is None or low == "never" else f"[{low}, {high}]"
+        rows.append((f"{answer.score:g}", value, interval, digits.probability(answer.probability)))
+    header = (fit.run.y.column, x_words(fit.run), _level(fit), "reached by")
+    return Grid("Compute to reach a score", header, rows, ())
+
+
+def facts(fit: Fit) -> list[tuple[str, str]]:
+    """Return what else is worth a line: laws, noise, the score on held-out points."""
+    lines = [("Forecast by", _laws(fit))]
+    if fit.forecaster is not None:
+        lines.append(("Noise", _noise(fit)))
+    if fit.score_held_out is not None:
+        lines.append(("Held out", _held_out(fit)))
+    return lines
+
+
+def _laws(fit: Fit) -> str:
+    if fit.method != "posterior":
+        return f"{fit.law}, {fit.method}: no intervals"
+    if fit.law != "average":
+        return f"the {fit.law} law alone"
+    ordered = sorted(fit.laws, key=lambda w: -w.weight)
+    shares = ", ".join(f"{w.law} {digits.probability(w.weight)}" for w in ordered)
+    return f"{len(ordered)} laws, weighted by the data: {shares}"
+
+
+def _noise(fit: Fit) -> str:
+    noise = fit.noise
+    return (
+        f"{digits.significant(noise.evaluation, 2)} an evaluation, "
+        f"{digits.significant(noise.run, 2)} of the run "
+        f"(correlation {noise.correlation:.2f} from one evaluation to the next)"
+    )
+
+
+def _held_out(fit: Fit) -> str:
+    scored = fit.score_held_out
+    assert scored is not None
+    sentence = (
+        f"{scored.points} {'point' if scored.points == 1 else 'points'}, "
+        f"mean absolute error {digits.significant(scored.mae, 2)}"
+    )
+    if fit.forecaster is None:
+        return sentence
+    return (
+        f"{sentence}, {digits.probability(scored.inside)} inside the {_level(fit)} of an evaluation"
+    )
