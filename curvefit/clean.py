@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from curvefit.runs import Dropped, Note
 from curvefit.wording import count, places
 
-__all__ = ["Journal", "Rows", "appended_runs", "merged", "sorted_rows", "without_fill"]
+__all__ = ["Journal", "Rows", "appended_runs", "merged", "rewound", "sorted_rows", "without_fill"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

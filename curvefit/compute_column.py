@@ -47,7 +47,8 @@ def compute_column(table: Table, request: Request, series: tuple[Series, ...]) -
             f"{listed(table.columns)}: name it with --x COL"
         )
     left = [n for n in table.columns if n not in taken and begins_with_number(table, [Series(n)])]
-    left = [n for n in left if not names.is_trap(n) and n.lower() not in names.RUN_NAMES]
+    left = [n for n in left if not (names.is_trap(n) or names.score_rank(n))]
+    left = [n for n in left if n.lower() not in names.RUN_NAMES]
     if len(left) == 1:
         return left[0]
     if left:

@@ -13,11 +13,13 @@ from curvefit.readers import json_lines
 from curvefit.readers.records import Record, table_of_records
 from curvefit.readers.source import Source
 from curvefit.readers.table import Table
+from curvefit.runs import Note
 from curvefit.wording import count, printable
 
 __all__ = ["read", "recognises"]
 
 SIZE = "n_prompts × n_samples"
+CPU = "the run was trained on CPUs: its gpu_hours count CPU-device hours"
 
 
 def recognises(head: str) -> bool:
@@ -40,8 +42,10 @@ def read(source: Source) -> list[Table]:
         table_of_records(source, records, rows, "line", run)
         for run, (records, rows) in groups.items()
     ]
+    devices = [Note("cpu-hours", CPU)] if any(map(_on_cpu, events)) else []
     for table in tables:
         table.run_from = "run event"
+        table.notes += devices
     tables[0].notes += notes
     tables[0].dropped += dropped
     return tables
@@ -78,6 +82,11 @@ def _groups(
         name = f"{run} ({printable(split)})" if run in several else run
         groups[name] = ([event for _, event in merged], [line for line, _ in merged])
     return groups
+
+
+def _on_cpu(event: Record) -> bool:
+    gpus = event.get("gpus")
+    return isinstance(gpus, dict) and gpus.get("kind") == "cpu"
 
 
 def _with_size(event: Record) -> Record:

@@ -44,6 +44,12 @@ def test_shuffled_rows_with_repeats_are_sorted_and_averaged():
     assert run.score.tolist() == pytest.approx([0.2, 0.2, 0.5])
 
 
+def test_steps_that_fall_all_the_time_are_unsorted_not_restarts():
+    run = read([0, 2, 1, 3, 2, 4, 3, 5], [0.1, 0.3, 0.2, 0.4, 0.5, 0.6, 0.8, 0.7])[0]
+    assert run.compute.tolist() == [0, 1, 2, 3, 4, 5]
+    assert run.score.tolist() == pytest.approx([0.1, 0.2, 0.4, 0.6, 0.6, 0.7])
+
+
 def test_a_restart_keeps_the_later_rows():
     run = read([0, 10, 20, 30, 20, 30, 40], [0.1, 0.2, 0.3, 0.4, 0.31, 0.41, 0.5])[0]
     assert run.compute.tolist() == [0, 10, 20, 30, 40]

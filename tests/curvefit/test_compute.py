@@ -76,7 +76,8 @@ def test_accumulated_by_hand():
     # strides 4, 2 and, where the step stands still, the usual 2: 8, 8, 14, 16
     step = np.array([4.0, 5.0, 6.0, 6.0])
     assert accumulated(values, step).tolist() == [8, 8, 14, 16]
-    assert accumulated(np.array([5.0, 5.0]), np.array([0.0, 1.0])).tolist() == [5, 10]
+    # step 0 is one step, whatever the stride
+    assert accumulated(np.array([5.0, 5.0]), np.array([0.0, 10.0])).tolist() == [5, 55]
 
 
 def test_a_price_per_step():

@@ -45,6 +45,38 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
+SANE = {
+    "step": st.integers(0, 12),
+    "gpu_hours": st.floats(0, 1e6),
+    "_runtime": st.floats(0, 1e6),
+    "step_time": st.floats(0, 1e3),
+    "accuracy": st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.5, 1.0, 62.5])),
+    "a - eval/acc": st.sampled_from([0.1, 0.2, 0.30000000000000004, ""]),
+    "b - eval/acc": st.sampled_from([0.1, 0.2, 1.5, ""]),
+    "reward": st.floats(-1e308, 1e308),
+    "run": st.sampled_from(["a", "b", "\u202ec"]),
+    "task": st.sampled_from(["math", "code"]),
+    "seed": st.integers(0, 2),
+    "n_eval": st.integers(1, 2000),
+}
+
+
+@st.composite
+def sane_tables(draw):
+    """Tables that are mostly as they should be, with at most one odd cell."""
+    names = draw(st.lists(st.sampled_from(sorted(SANE)), min_size=2, max_size=6, unique=True))
+    rows = draw(st.lists(st.tuples(*(SANE[name] for name in names)), min_size=1, max_size=40))
+    if draw(st.booleans()):
+        row, column = draw(st.integers(0, len(rows) - 1)), draw(st.integers(0, len(names) - 1))
+        rows[row] = (*rows[row][:column], draw(CELLS), *rows[row][column + 1 :])
+    options = {}
+    if draw(st.booleans()):
+        options["y"] = draw(st.sampled_from(names))
+    if draw(st.integers(0, 3)) == 0:
+        options[draw(st.sampled_from(["gpus", "gpu_hours_per_step"]))] = draw(st.floats(1e-3, 1e5))
+    return names, rows, options
+
+
 def check(source: object, options: dict[str, object]) -> None:
     try:
         runs = load(source, **options)
@@ -67,6 +99,21 @@ def check(source: object, options: dict[str, object]) -> None:
         assert not run.bounded or ((run.score >= 0) & (run.score <= 1)).all()
         assert run.name.isprintable()
         assert all(note.message.isprintable() for note in run.notes)
+
+
+@settings(max_examples=300)
+@given(sane_tables(), st.sampled_from(["csv", "jsonl", "json", "columns"]))
+def test_tables_that_are_nearly_right(table, form):
+    names, rows, options = table
+    records = [dict(zip(names, row, strict=True)) for row in rows]
+    if form == "csv":
+        quoted = [[json.dumps(str(cell)) for cell in row] for row in [names, *rows]]
+        check(io.StringIO("\n".join(map(",".join, quoted))), options)
+    elif form == "columns":
+        check(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)), options)
+    else:
+        lines = "\n".join(map(json.dumps, records))
+        check(io.StringIO(lines if form == "jsonl" else json.dumps(records)), options)
 
 
 @given(st.binary(max_size=300), OPTIONS)

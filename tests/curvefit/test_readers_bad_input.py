@@ -37,6 +37,7 @@ def refusal(source: object, **options: object) -> str:
         (b"step,acc,acc\n1,0.1,0.2\n", "columns 2 and 3 are both called 'acc'"),
         (b"1,0.1\n2,0.2\n", "numbers stand where the column names should be"),
         (b"step,accuracy\n1,0.1\n2,0.2,0.3\n4,0.5\n", "line 3: 3 cells where the header has 2"),
+        (b"step,accuracy\n1,0.1\n2,0.2,0.3\n", "line 3: 3 cells where the header has 2"),
         (b'step,accuracy\n1,"0.1\n2,0.2\n', "a quotation mark is not closed before line 3"),
         (b"a,b\nx,y\nz,w\n", "no number in the first 2 rows"),
         (b"\x00\x01\x02,\xff", "is a binary file (byte 0 is zero)"),

@@ -140,6 +140,13 @@ def test_trainer_log_with_two_splits(tmp_path):
     assert runs["r (b)"].score.tolist() == [0.3, 0.4]
 
 
+def test_trainer_log_of_a_cpu_says_what_its_hours_are(tmp_path):
+    text = (INPUTS / "trainer_log.jsonl").read_text()
+    assert "cpu-hours" not in dict(load(INPUTS / "trainer_log.jsonl")[0].notes)
+    on_cpu = load(write(tmp_path, text.replace("H100", "cpu")))[0]
+    assert dict(on_cpu.notes)["cpu-hours"].endswith("count CPU-device hours")
+
+
 def test_trainer_log_before_its_first_evaluation(tmp_path):
     lines = [
         '{"event": "run", "schema": "trainer-log/1", "run": "r"}',
