@@ -16,6 +16,7 @@ Q once, and each shape then costs O(J·r²), whatever the number of points.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -182,18 +183,32 @@ class Marginal:
         return self._solve(*of_data, self.q1[j] @ T, iss, self.qy[j] @ T)
 
     def moments_at(self, j: NDArray[np.intp], T: FloatArray) -> Moments:
-        """The same for G shapes, each under its own noise model j[g]: arrays of shape (G,)."""
-        order = np.argsort(j, kind="stable")
-        iss = np.empty(len(j))
-        edges = np.searchsorted(j[order], np.arange(len(self.root) + 1))
-        for k, (lo, hi) in enumerate(pairwise(edges.tolist())):
-            if lo < hi:
-                chosen = order[lo:hi]
-                V = self.root[k] @ T[:, chosen]
-                iss[chosen] = np.einsum("rg,rg->g", V, V)
-        i1s = np.einsum("gr,rg->g", self.q1[j], T)
-        isy = np.einsum("gr,rg->g", self.qy[j], T)
+        """The same for G shapes, each under its own noise model j[g], ascending: shape (G,)."""
+        iss, i1s, isy = np.empty((3, len(j)))
+        for k, block in self._blocks(j):
+            V = self.root[k] @ T[:, block]
+            iss[block] = np.einsum("rg,rg->g", V, V)
+            i1s[block] = self.q1[k] @ T[:, block]
+            isy[block] = self.qy[k] @ T[:, block]
         return self._solve(self.i11[j], self.i1y[j], self.y_rss[j], i1s, iss, isy)
+
+    def last_state(
+        self, j: NDArray[np.intp], T: FloatArray, R0: FloatArray, A: FloatArray
+    ) -> FloatArray:
+        """E[u_n | data] for each curve under its own noise model j[g], ascending: shape (G,)."""
+        r = len(T)
+        state = self.white.state
+        of_shape = np.empty(len(j))
+        for k, block in self._blocks(j):
+            of_shape[block] = state[k, :r] @ T[:, block]
+        return state[j, r + 1] - R0 * (state[j, r] - of_shape) - A * of_shape
+
+    def _blocks(self, j: NDArray[np.intp]) -> Iterator[tuple[int, slice]]:
+        """Each noise model in j and where it stands there, at most BLOCK shapes at a time."""
+        edges = np.searchsorted(j, np.arange(len(self.root) + 1)).tolist()
+        for k, (start, end) in enumerate(pairwise(edges)):
+            for at in range(start, end, BLOCK):
+                yield k, slice(at, min(at + BLOCK, end))
 
     def _solve(
         self,

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,7 @@ IntArray = NDArray[np.intp]
 ATOMS = 4096
 SPLIT = 3
 STEEPEST = 2.5
+BLOCK = 256  # atoms at a time, so that a block stays in the cache
 STRIDE = 4
 NEGLIGIBLE = 14.0  # nats below the heaviest cell
 LAW_PRIOR = {
@@ -87,22 +89,19 @@ class Atoms:
     def __len__(self) -> int:
         return len(self.A)
 
-    def shape(self, x: FloatArray) -> FloatArray:
-        """S of every atom at ln C = x of shape (k,): shape (M, k)."""
-        if (self.law == self.law[0]).all():
-            return self._shape_of(int(self.law[0]), slice(None), x)
-        s = np.empty((len(self), len(x)))
-        for i in np.unique(self.law).tolist():
-            chosen = self.law == i
-            s[chosen] = self._shape_of(i, chosen, x)
-        return s
-
-    def _shape_of(self, law: int, chosen: slice | NDArray[np.bool_], x: FloatArray) -> FloatArray:
-        return _LAW[law].s(x - self.ln_c[chosen, None], self.B[chosen, None])
-
     def curve(self, x: FloatArray) -> FloatArray:
-        """Score of every atom at ln C = x of shape (k,): shape (M, k)."""
-        return self.R0[:, None] + (self.A - self.R0)[:, None] * self.shape(x)
+        """Score of every atom at ln C = x of shape (k,): shape (M, k), in Fortran order."""
+        out = np.empty((len(x), len(self)))
+        changes = np.flatnonzero(np.diff(self.law)) + 1
+        edges = [0, *changes.tolist(), len(self)]
+        for start, end in pairwise(edges):
+            s = _LAW[int(self.law[start])].s
+            for at in range(start, end, BLOCK):
+                block = slice(at, min(at + BLOCK, end))
+                out[:, block] = s(x[:, None] - self.ln_c[block], self.B[block])
+        out *= self.A - self.R0
+        out += self.R0
+        return out.T
 
     def take(self, index: IntArray) -> Atoms:
         """Return equally weighted atoms chosen by index."""
@@ -186,9 +185,6 @@ def atoms_of(marginal: Marginal, law: str, count: int = ATOMS, ridge: Ridge | No
     top = log_w.max()
     w = np.exp(log_w - top)
     noise, white = marginal.noise, marginal.white
-    r = marginal.Q.shape[1]
-    shape_state = np.einsum("gr,rg->g", white.state[j, :r], T)
-    one_state, y_state = white.state[j, r], white.state[j, r + 1]
     return Atoms(
         law=np.full(count, list(LAWS).index(law), dtype=np.intp),
         A=A + marginal.shift,
@@ -199,7 +195,7 @@ def atoms_of(marginal: Marginal, law: str, count: int = ATOMS, ridge: Ridge | No
         white=sigma2 * noise.white.mean(axis=1)[j],
         run=sigma2 * noise.run[j],
         rho=noise.rho[j],
-        last=y_state - R0 * (one_state - shape_state) - A * shape_state,
+        last=marginal.last_state(j, T, R0, A),
         last_var=sigma2 * white.state_var[j],
         draw=normal_quantile(cube[6]),
         log_evidence=float(top + np.log(w.mean())),
@@ -254,8 +250,9 @@ def _place_shapes(
     log_mass = _cells(ridge.log_w, at_u, at_b, STEEPEST)
     log_mass = log_mass + np.log(_spacing(ridge, u_fine) / m * du)[:, None]
     chosen = np.flatnonzero(log_mass.ravel() > log_mass.max() - NEGLIGIBLE)
-    model = chosen // log_mass[0].size
-    order = chosen[np.lexsort((_cells(A, at_u, at_b).ravel()[chosen], model))]
+    by_A = _cells(A, at_u, at_b).ravel()
+    models = np.searchsorted(chosen, np.arange(1, len(log_mass)) * log_mass[0].size)
+    order = np.concatenate([c[by_A[c].argsort()] for c in np.split(chosen, models)])
     mass = np.exp(log_mass.ravel()[order] - log_mass.max())
     total = np.cumsum(mass)
     index = np.searchsorted(total, cube[0] * total[-1] * (1.0 - 1e-12))
