@@ -36,7 +36,7 @@ ALL = slice(None)
 BASIS_SIZE = 26
 E_FOLDS_BELOW, E_FOLDS_ABOVE = 2.0, 9.0
 BLOCK = 384  # shapes at a time, so that a block stays in the cache
-TINY = 1e-300
+TINY = 1e-120  # its square is still a number: shapes smaller than its root count as flat
 
 
 class Bounds(NamedTuple):
