@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Legend", "forecasts", "legend", "overview", "reaches", "shorten"]
 
-NAME_WIDTH = 30
-
 
 class Legend(NamedTuple):
     """A doubt that some of several runs have: its number in the overview, and what it says."""
@@ -29,7 +27,7 @@ class Legend(NamedTuple):
     remedy: str
 
 
-def shorten(name: str, width: int = NAME_WIDTH) -> str:
+def shorten(name: str, width: int) -> str:
     """Cut a name in its middle; names of runs differ at their ends.
 
     >>> shorten("qwen3-8b-grpo-lr1e-6-seed1", 15)
@@ -69,7 +67,7 @@ def overview(fits: Sequence[Fit], doubts: Sequence[Legend], at: ArrayLike = ()) 
         codes = dict.fromkeys(numbers[doubt.code] for doubt in doubts_of(fit, at))
         rows.append(
             (
-                shorten(fit.run.name),
+                fit.run.name,
                 points,
                 a,
                 digits.interval(low, high),
@@ -96,7 +94,7 @@ def forecasts(fits: Sequence[Fit], at: ArrayLike) -> Grid:
             _, seen_low, seen_high = digits.scores(f.score, f.observed_low, f.observed_high)
             where = f"{digits.compute(f.at)} {x_words(fit.run)}"
             curve, seen = digits.interval(low, high), digits.interval(seen_low, seen_high)
-            rows.append((shorten(fit.run.name), where, value, curve, seen))
+            rows.append((fit.run.name, where, value, curve, seen))
     header = ("run", "at", "score", f"{level} of the mean curve", f"{level} of an evaluation")
     return Grid("Forecasts", header, rows)
 
@@ -113,6 +111,6 @@ def reaches(fits: Sequence[Fit], scores: ArrayLike) -> Grid:
             at = value if value == "never" else f"{value} {x_words(fit.run)}"
             ends = "" if fit.forecaster is None or low == "never" else f"[{low}, {high}]"
             share = digits.probability(answer.probability)
-            rows.append((shorten(fit.run.name), f"{answer.score:g}", at, ends, share))
+            rows.append((fit.run.name, f"{answer.score:g}", at, ends, share))
     header = ("run", "score", "at", f"{digits.percent(fits[0].level)} interval", "reached by")
     return Grid("Compute to reach a score", header, rows)

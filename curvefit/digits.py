@@ -91,17 +91,17 @@ def amount(value: float) -> str:
 
 
 def compute(value: float) -> str:
-    """Write a compute that was asked for or logged: as it is, to at most eight digits.
+    """Write a compute that was asked for or logged: as it is, to at most seven digits.
 
     >>> compute(79708.0), compute(0.25), compute(3e9), compute(1234567.25)
-    ('79,708', '0.25', '3e9', '1,234,567.2')
+    ('79,708', '0.25', '3e9', '1,234,567')
     """
     if not math.isfinite(value):
         return UNKNOWN
     if abs(value) >= LARGE or 0 < abs(value) < 1e-5:
-        mantissa, power = f"{value:.7e}".split("e")
+        mantissa, power = f"{value:.6e}".split("e")
         return f"{mantissa.rstrip('0').rstrip('.')}e{int(power)}"
-    decimals = max(0, 7 - max(magnitude(value), 0)) if value % 1 else 0
+    decimals = max(0, 6 - magnitude(value)) if value % 1 else 0
     shown = f"{value:,.{decimals}f}"
     return shown.rstrip("0").rstrip(".") if decimals else shown
 

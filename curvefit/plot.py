@@ -47,7 +47,7 @@ class Style(NamedTuple):
 # Hues after Okabe and Ito and after Tol; neighbours in the list differ in lightness.
 HUES = (
     "#0059a0 #d97700 #00785a #cc79a7 #332288 #56b4e9 "
-    "#882255 #999933 #222222 #44aa99 #d55e00 #888888"
+    "#882255 #999933 #222222 #44aa99 #d55e00 #6b3e1d"
 )
 STYLES = tuple(map(Style, HUES.split(), "os^DvPX<p>h*"))
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["WIDTH", "text", "texts"]
 
 WIDTH = 100
+NAME_WIDTH = 30
 DETAILED = 3  # up to so many runs are shown in full
 
 
@@ -63,9 +64,15 @@ def _wrapped(sentence: str, label: str = "", indent: int = 0) -> list[str]:
 
 
 def _grid(grid: tables.Grid) -> list[str]:
-    """Lay out a grid: numbers to the right, words to the left, two blanks between columns."""
+    """Lay out a grid: numbers to the right, words to the left, two blanks between columns.
+
+    The first column, which holds names, gives way where the rest needs the room.
+    """
     lines = [grid.header, *grid.rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    room = WIDTH - sum(width + 2 for width in widths[1:]) - 2
+    widths[0] = min(widths[0], NAME_WIDTH, max(room, 8))
+    lines = [(compact.shorten(row[0], widths[0]), *row[1:]) for row in lines]
 
     def laid_out(row: tuple[str, ...]) -> str:
         cells = (
