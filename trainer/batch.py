@@ -8,8 +8,9 @@ is in neither. A truncated sample under ``loss.mask_truncated`` is in neither wh
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
+from itertools import chain, repeat
 
 import torch
 from torch import Tensor
@@ -56,22 +57,24 @@ def make_batch(groups: list[Group], rewards: list[list[float]], config: Config) 
         As ``shaped_rewards`` returns them, in the order of the scored rollouts.
     """
     samples = [(p, r) for p, g in enumerate(groups) for r in _scored(g)]
+    rollouts = [r for _, r in samples]
     prompt_of = torch.tensor([p for p, _ in samples])
-    mask, counted, dropped = _masks([r for _, r in samples], config)
+    there = _places([len(r.ids) for r in rollouts])
+    logprobs = _fill(there, (r.logprobs for r in rollouts), 0.0)
+    mask, counted, dropped = _masks(rollouts, there, logprobs, config)
     r = torch.tensor([x for xs in rewards for x in xs], dtype=torch.float64)
     A = advantages(r, prompt_of, config.loss.advantage).float()
     if config.loss.advantage == "token":
         A = whiten_tokens(A, counted.sum(1))
-    prompt_ids, prompt_mask = _pad_left([list(g.prompt.ids) for g in groups])
-    logprobs = _pad_right([s.logprobs for _, s in samples], 0.0)
+    prompt_mask = _places([len(g.prompt.ids) for g in groups]).flip(1)
     return Batch(
-        prompt_ids=prompt_ids,
+        prompt_ids=_fill(prompt_mask, (g.prompt.ids for g in groups), 0),
         prompt_mask=prompt_mask,
-        ids=_pad_right([s.ids for _, s in samples], 0),
+        ids=_fill(there, (r.ids for r in rollouts), 0),
         mask=mask,
         counted=counted,
         logprobs=torch.where(mask > 0, logprobs, torch.zeros_like(logprobs)),
-        versions=_pad_right([_token_versions(s) for _, s in samples], -1),
+        versions=_fill(there, (_token_versions(r) for r in rollouts), -1),
         prompt_of=prompt_of,
         advantages=A,
         dropped_tokens=dropped,
@@ -82,10 +85,11 @@ def _scored(group: Group) -> list[Rollout]:
     return [r for r in group.rollouts if r.scored]
 
 
-def _masks(rollouts: list[Rollout], config: Config) -> tuple[Tensor, Tensor, int]:
-    drawn = _pad_right([[float(m) for m in r.mask] for r in rollouts], 0.0)
-    finite = _pad_right([[float(math.isfinite(x)) for x in r.logprobs] for r in rollouts], 0.0)
-    mask = drawn * finite
+def _masks(
+    rollouts: list[Rollout], there: Tensor, logprobs: Tensor, config: Config
+) -> tuple[Tensor, Tensor, int]:
+    drawn = _fill(there, (r.mask for r in rollouts), 0).float()
+    mask = drawn * logprobs.isfinite()
     dropped = int((drawn - mask).sum())
     if not config.loss.mask_truncated:
         return mask, mask, dropped
@@ -94,20 +98,20 @@ def _masks(rollouts: list[Rollout], config: Config) -> tuple[Tensor, Tensor, int
     return kept, kept if config.loss.renormalise else mask, dropped
 
 
-def _token_versions(r: Rollout) -> list[int]:
-    return [version for version, start, end in r.versions for _ in range(start, end)]
+def _token_versions(r: Rollout) -> Iterator[int]:
+    return chain.from_iterable(repeat(v, end - start) for v, start, end in r.versions)
 
 
-def _pad_right(rows_: list[list[float]] | list[list[int]], value: float) -> Tensor:
-    width = max(map(len, rows_))
-    return torch.tensor([[*row, *[value] * (width - len(row))] for row in rows_])
+def _places(lengths: list[int]) -> Tensor:
+    """Return where right-padded rows of these lengths have their values, bool [N, max length]."""
+    return torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
 
 
-def _pad_left(rows_: list[list[int]]) -> tuple[Tensor, Tensor]:
-    width = max(map(len, rows_))
-    ids = torch.tensor([[0] * (width - len(row)) + row for row in rows_])
-    mask = torch.tensor([[False] * (width - len(row)) + [True] * len(row) for row in rows_])
-    return ids, mask
+def _fill(places: Tensor, values: Iterable[Iterable[float]], padding: float) -> Tensor:
+    """Put the rows' values into their places; float32 or int64 as `padding` is."""
+    dtype = torch.float32 if isinstance(padding, float) else torch.int64
+    flat = torch.tensor(list(chain.from_iterable(values)), dtype=dtype)
+    return torch.full(places.shape, padding, dtype=dtype).masked_scatter_(places, flat)
 
 
 def rows(batch: Batch, index: Tensor) -> Batch:

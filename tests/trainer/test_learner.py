@@ -87,8 +87,8 @@ RANK = """
 import sys, torch, torch.distributed as dist
 sys.path.insert(0, sys.argv[4])
 import factory
-from trainer.batch import rows
 from trainer.learner import Learner
+from trainer.tally import Tally
 rank, port, out = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 torch.set_num_threads(1)
 dist.init_process_group("gloo", init_method=f"file://{port}", rank=rank, world_size=2)
@@ -102,8 +102,12 @@ for how in ("token", "sample", "prompt", "constant"):
         learner = Learner(factory.model(), cfg)
         learner.step(mine)
         grads[how, micro] = factory.gradient(learner)
+tally = Tally()
+tally.add("reward", 1.0, 1 if rank == 0 else 3)
+tally.peak("length", rank)
+tally.reduce()
 if rank == 0:
-    torch.save(grads, out)
+    torch.save((grads, tally.signals()), out)
 dist.destroy_process_group()
 """
 
@@ -116,7 +120,8 @@ def test_two_ranks_give_the_gradient_of_one(tmp_path):
         for rank in range(2)
     ]
     assert [r.wait(120) for r in ranks] == [0, 0]
-    grads = torch.load(tmp_path / "out.pt")
+    grads, signals = torch.load(tmp_path / "out.pt")
+    assert signals == {"reward": 0.5, "length": 1.0}  # the mean of means would be 0.667
     assert len(grads) == 8
     for (how, _), g in grads.items():
         cfg = factory.config("--loss.aggregation", how, "--optim.clip", "0")

@@ -144,6 +144,17 @@ def test_the_token_signals_by_hand():
     assert s["mismatch_kl"] == pytest.approx((5 - 1 - math.log(5)) / 3, abs=1e-5)
 
 
+def test_ratios_beyond_the_bound_are_finite_and_counted():
+    cfg = factory.config()
+    batch = factory.batch(cfg, factory.groups(((1,), (1,)), ((1,), (0,))))
+    tally = Tally()
+    pi = batch.logprobs + torch.tensor([[100.0], [0.0]])
+    tally.add_tokens(batch, pi, pi, torch.zeros(2, 1), 0, cfg)
+    s = tally.signals()
+    assert s["log_ratio_bounded"] == 0.5
+    assert all(math.isfinite(v) for v in s.values() if v is not None)
+
+
 def test_the_gap_counts_only_rollouts_drawn_wholly_by_the_version_compared():
     cfg = factory.config()
     groups = factory.groups(((2,), (2,)), ((1,), (0,)))

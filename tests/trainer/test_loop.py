@@ -1,0 +1,110 @@
+"""Parts of the loop on a real run: parity after an update, groups without a gradient, stopping."""
+
+import copy
+
+import factory
+import pytest
+import torch
+
+from trainer import loop
+from trainer.config import load
+from trainer.errors import EngineError, RunStopped
+from trainer.run import open_run
+from trainer.types import Group, Rollout
+
+SMALL = ("--sample.prompts", "2", "--sample.group", "4", "--eval.prompts", "4", "--run.steps", "3")
+
+
+@pytest.fixture
+def opened(tmp_path, tiny_model):
+    runs = []
+
+    def open_with(*flags):
+        config = load(["tiny"], None, [*SMALL, "--model.path", str(tiny_model), *flags])
+        run = open_run(config, tmp_path / f"run{len(runs)}", resume=False)
+        runs.append(run)
+        return run
+
+    yield open_with
+    for run in runs:
+        run.close("end of the test")
+
+
+def test_weights_that_did_not_reach_the_engine_stop_the_run(opened):
+    run = opened()
+    loop.measure(run)
+    with torch.no_grad():
+        run.learner.model.get_output_embeddings().weight.mul_(1.2)
+    with pytest.raises(EngineError, match="did not arrive whole"):
+        loop.measure(run)
+    run.source.update(0, run.weights())
+    loop.measure(run)
+
+
+def equal_groups(run, reward):
+    groups = []
+    for number, prompt in run.curriculum.draw(2):
+        rollouts = [
+            Rollout(
+                group=number,
+                prompt_id=prompt.id,
+                prompt_ids=list(prompt.ids),
+                ids=[3, 5, 2],
+                logprobs=[-1.0, -1.0, -1.0],
+                mask=[1, 1, 1],
+                finish_reason="stop",
+                versions=[(0, 0, 3)],
+                reward=reward,
+            )
+            for _ in range(4)
+        ]
+        groups.append(Group(number, prompt, rollouts))
+    return groups
+
+
+def test_groups_without_variance_move_nothing_even_with_a_kl_term(opened):
+    run = opened("--kl.coef", "0.1")
+    before = copy.deepcopy(run.learner.model.state_dict())
+    groups = equal_groups(run, 1.0)
+    batch = loop.prepare(run, groups)
+    assert batch is None
+    result = loop.learn(run, groups, batch, None, 0)
+    assert result.skipped == "no group has a gradient"
+    for name, w in run.learner.model.state_dict().items():
+        assert torch.equal(w, before[name])
+    assert run.signals["reward"] == 1.0  # reported before filtering
+    assert run.signals["all_pass_fraction"] == 1.0
+    assert len(run.curriculum.retired) == 2  # all-pass groups count as visits
+
+
+def test_a_critical_alarm_set_to_abort_stops_before_anything_is_saved(opened):
+    run = opened("--watch.on_critical", "abort", "--checkpoint.every", "1")
+    groups = equal_groups(run, 1.0)
+    for group in groups:
+        for r in group.rollouts:
+            r.finish_reason = "length"
+    result = loop.learn(run, groups, loop.prepare(run, groups), None, 0)
+    with pytest.raises(RunStopped, match="truncation_rate"):
+        loop.judge(run, result)
+    assert not run.checkpoints.exists() or not any(run.checkpoints.iterdir())
+
+
+def test_dynamic_sampling_fills_the_batch_with_groups_that_have_a_gradient(opened):
+    run = opened("--curriculum.refill", "true", "--sample.prompts", "8", "--sample.group", "2")
+    (groups,) = run.source.take(0)
+    alive = [g for g in groups if loop.live(g, 1e-6)]
+    assert len(alive) >= 8
+    assert len(groups) > 8  # at a pass rate of 0.2 a group of two is rarely mixed
+
+
+def test_kl_in_the_reward_is_paid_by_every_sample(opened):
+    run = opened("--kl.coef", "0.5", "--kl.place", "reward", "--loss.advantage", "none")
+    (groups,) = run.source.take(0)
+    while not any(loop.live(g, 1e-6) for g in groups):
+        (groups,) = run.source.take(0)
+    batch = loop.prepare(run, groups)
+    assert batch is not None
+    # the reference is the policy: the cost is rounding, the advantages are those of the rewards
+    kept = [g for g in groups if loop.live(g, 1e-6)]
+    plain = factory.batch(factory.config("--loss.advantage", "none"), kept)
+    assert torch.allclose(batch.advantages, plain.advantages, atol=1e-4)
