@@ -40,17 +40,21 @@ def shorten(name: str, width: int) -> str:
 
 
 def legend(fits: Sequence[Fit], at: ArrayLike = ()) -> list[Legend]:
-    """Return the doubts of several fits in order of appearance, numbered from 1."""
-    counts: dict[str, int] = {}
-    remedies: dict[str, str] = {}
+    """Return the doubts of several fits in order of appearance, numbered from 1.
+
+    Where the remedy has numbers that differ from run to run, it is that of the first run, named.
+    """
+    remedies: dict[str, dict[str, str]] = {}  # code: {run: remedy}
     for fit in fits:
-        for code, doubt in {doubt.code: doubt for doubt in doubts_of(fit, at)}.items():
-            counts[code] = counts.get(code, 0) + 1
-            remedies.setdefault(code, doubt.remedy)
-    return [
-        Legend(number, code, count(runs, "run"), remedies[code])
-        for number, (code, runs) in enumerate(counts.items(), 1)
-    ]
+        for doubt in doubts_of(fit, at):
+            remedies.setdefault(doubt.code, {})[fit.run.name] = doubt.remedy
+    entries = []
+    for number, (code, by_run) in enumerate(remedies.items(), 1):
+        first, remedy = next(iter(by_run.items()))
+        if len(set(by_run.values())) > 1:
+            remedy = f"for {shorten(first, 30)}, {remedy}"
+        entries.append(Legend(number, code, count(len(by_run), "run"), remedy))
+    return entries
 
 
 def overview(fits: Sequence[Fit], doubts: Sequence[Legend], at: ArrayLike = ()) -> Grid:

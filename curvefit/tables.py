@@ -153,8 +153,9 @@ def _laws(fit: Fit) -> str:
     if fit.law != "average":
         return f"the {fit.law} law alone"
     ordered = sorted(fit.laws, key=lambda w: -w.weight)
-    shares = ", ".join(f"{w.law} {digits.probability(w.weight)}" for w in ordered)
-    return f"{len(ordered)} laws, weighted by the data: {shares}"
+    shares = [f"{w.law} {digits.probability(w.weight)}" for w in ordered if w.weight >= 0.01]
+    others = " (the others under 1 %)" if len(shares) < len(ordered) else ""
+    return f"{len(ordered)} laws, weighted by the data: {', '.join(shares)}{others}"
 
 
 def _noise(fit: Fit) -> str:
