@@ -36,7 +36,7 @@ __all__ = ["LAWS", "Law", "curve"]
 FloatArray = NDArray[np.float64]
 ShapeFunction = Callable[[FloatArray, FloatArray], FloatArray]
 
-Z_MAX = 500.0  # |z| beyond this is s = 0 or 1 to the last digit; keeps exp() finite
+Z_MAX = 40.0  # |z| beyond this is s = 0 or 1 to the last digit, far from over- and underflow
 
 
 class Law(NamedTuple):
@@ -48,7 +48,8 @@ class Law(NamedTuple):
     s : callable
         s(d, B), shape of the broadcast, in [0, 1].
     gradient : callable
-        gradient(d, B) gives s, ds/dd (the gain per e-fold of compute) and ds/d(ln B).
+        gradient(d, B, out) writes s, ds/dd (the gain per e-fold of compute) and ds/d(ln B) into
+        the rows of out, shape (3, *d.shape), for finite d and one B.
     inverse : callable
         The d at which s reaches q, given (q, B), 0 < q < 1.
     B_range : tuple of float
@@ -57,7 +58,7 @@ class Law(NamedTuple):
 
     name: str
     s: ShapeFunction
-    gradient: Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray, FloatArray]]
+    gradient: Callable[[FloatArray, float, FloatArray], None]
     inverse: ShapeFunction
     B_range: tuple[float, float]
 
@@ -67,7 +68,7 @@ class Law(NamedTuple):
         return self.B_range[0] < self.B_range[1]
 
 
-def _z(d: FloatArray, B: FloatArray) -> FloatArray:
+def _z(d: FloatArray, B: FloatArray | float) -> FloatArray:
     return np.minimum(np.maximum(B * d, -Z_MAX), Z_MAX)
 
 
@@ -75,53 +76,58 @@ def _sigmoid(d: FloatArray, B: FloatArray) -> FloatArray:
     return 1.0 / (1.0 + np.exp(-_z(d, B)))
 
 
-def _sigmoid_gradient(d: FloatArray, B: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    z = _z(d, B)
-    s = 1.0 / (1.0 + np.exp(-z))
-    per_z = s * (1.0 - s)
-    return s, B * per_z, z * per_z
+def _sigmoid_gradient(d: FloatArray, B: float, out: FloatArray) -> None:
+    s, slope, bend = out
+    np.multiply(d, 0.5 * B, out=bend)
+    np.tanh(bend, out=s)
+    s *= 0.5
+    s += 0.5
+    np.subtract(1.0, s, out=slope)
+    slope *= s
+    bend *= slope
+    bend *= 2.0
+    slope *= B
 
 
 def _weibull(d: FloatArray, B: FloatArray) -> FloatArray:
     return -np.expm1(-np.exp(_z(d, B)))
 
 
-def _weibull_gradient(d: FloatArray, B: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _weibull_gradient(d: FloatArray, B: float, out: FloatArray) -> None:
     z = _z(d, B)
     power = np.exp(z)
-    s = -np.expm1(-power)
-    per_z = power * (1.0 - s)
-    return s, B * per_z, z * per_z
+    out[0] = -np.expm1(-power)
+    per_z = power * (1.0 - out[0])
+    out[1], out[2] = B * per_z, z * per_z
 
 
-def _exponential_gradient(
-    d: FloatArray, B: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    s, slope, _ = _weibull_gradient(d, B)
-    return s, slope, np.zeros_like(s)
+def _exponential_gradient(d: FloatArray, B: float, out: FloatArray) -> None:
+    _weibull_gradient(d, B, out)
+    out[2] = 0.0
 
 
 def _gompertz(d: FloatArray, B: FloatArray) -> FloatArray:
     return np.exp(-np.exp(-_z(d, B)))
 
 
-def _gompertz_gradient(d: FloatArray, B: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _gompertz_gradient(d: FloatArray, B: float, out: FloatArray) -> None:
     z = _z(d, B)
     power = np.exp(-z)
-    s = np.exp(-power)
-    per_z = power * s
-    return s, B * per_z, z * per_z
+    out[0] = np.exp(-power)
+    per_z = power * out[0]
+    out[1], out[2] = B * per_z, z * per_z
 
 
 def _power(d: FloatArray, B: FloatArray) -> FloatArray:
     return -np.expm1(-B * np.logaddexp(0.0, d))
 
 
-def _power_gradient(d: FloatArray, B: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _power_gradient(d: FloatArray, B: float, out: FloatArray) -> None:
     folds = np.logaddexp(0.0, d)
     left = np.exp(-B * folds)
-    share = 1.0 / (1.0 + np.exp(-np.maximum(d, -Z_MAX)))
-    return -np.expm1(-B * folds), B * left * share, B * folds * left
+    share = np.exp(d - folds)
+    out[0] = -np.expm1(-B * folds)
+    out[1], out[2] = B * left * share, B * folds * left
 
 
 LAWS: dict[str, Law] = {
