@@ -28,6 +28,9 @@ from trainer.types import Batch
 
 __all__ = ["Learner", "StepResult"]
 
+WORTH_A_PASS = 512  # tokens of padding below which a further pass costs more than it saves
+PADDING_SHARE = 0.05
+
 
 @dataclass
 class StepResult:
@@ -142,16 +145,16 @@ class Learner:
         return losses.totals(*counts)
 
     def _micro_batches(self, batch: Batch) -> Iterator[Tensor]:
-        """Cut samples into chunks of ``optim.micro_batch``, those of like length together."""
-        size = self.config.optim.micro_batch or len(batch)
-        if size >= len(batch):
-            yield torch.arange(len(batch), device=self.device)
-            return
+        """Cut the batch: at most ``optim.micro_batch`` samples each, and little padding."""
         lengths = (batch.versions >= 0).sum(1)
         longest = lengths.new_zeros(len(batch.prompt_ids))
         longest.scatter_reduce_(0, batch.prompt_of, lengths, "amax")
-        key = longest[batch.prompt_of] * (len(batch.prompt_ids) + 1) + batch.prompt_of
-        yield from key.argsort(stable=True).split(size)
+        by_group = longest[batch.prompt_of] * (len(batch.prompt_ids) + 1) + batch.prompt_of
+        size = self.config.optim.micro_batch
+        if 0 < size < len(batch):
+            yield from by_group.argsort(stable=True).split(size)
+        else:
+            yield from _by_length(lengths)
 
     # The objective of one micro-batch
 
@@ -229,6 +232,20 @@ class Learner:
     def _add_over_ranks(self, x: Tensor) -> None:
         if dist.is_initialized():
             dist.all_reduce(x)
+
+
+def _by_length(lengths: Tensor) -> list[Tensor]:
+    """Cut samples in two where that saves a good part of the padding, and the longer part again."""
+    order = lengths.argsort(stable=True)
+    n = lengths[order]
+    short = torch.arange(1, len(n) + 1, device=n.device)
+    padded = short * n + (len(n) - short) * n[-1]  # tokens when the first `short` go apart
+    cut = int(padded.argmin()) + 1
+    saved = int(len(n) * n[-1] - padded[cut - 1])
+    if saved < max(WORTH_A_PASS, PADDING_SHARE * len(n) * int(n[-1])):
+        return [order.sort()[0]]
+    rest = order[cut:]
+    return [order[:cut].sort()[0], *(rest[i] for i in _by_length(lengths[rest]))]
 
 
 def _frozen(model: nn.Module) -> nn.Module:

@@ -30,7 +30,8 @@ def score(model: nn.Module, batch: Batch, temperature: float) -> tuple[Tensor, T
     hidden = _hidden(model, batch)
     valid = batch.mask > 0
     weight = model.get_output_embeddings().weight
-    logp, entropy = logprob_entropy(hidden[valid], weight, batch.ids[valid], temperature)
+    drawn = hidden.flatten(0, 1).index_select(0, valid.flatten().nonzero()[:, 0])
+    logp, entropy = logprob_entropy(drawn, weight, batch.ids[valid], temperature)
     zeros = torch.zeros(batch.mask.shape, dtype=torch.float32, device=hidden.device)
     return zeros.masked_scatter(valid, logp), zeros.masked_scatter(valid, entropy)
 
@@ -41,10 +42,12 @@ def _hidden(model: Any, batch: Batch) -> Tensor:
 
     body, cache = model.base_model, DynamicCache(config=model.config)
     last = _prompt_pass(body, batch.prompt_ids, batch.prompt_mask, cache)
-    first = last[batch.prompt_of, None]
+    first = last.index_select(0, batch.prompt_of)[:, None]
     if batch.ids.shape[1] == 1:
         return first
-    cache.batch_select_indices(batch.prompt_of)
+    for layer in cache.layers:  # index_select, for its backward pass adds rows in one sweep
+        layer.keys = layer.keys.index_select(0, batch.prompt_of)
+        layer.values = layer.values.index_select(0, batch.prompt_of)
     ids = batch.ids[:, :-1]
     seen = batch.prompt_mask[batch.prompt_of]
     position = seen.sum(1, keepdim=True) + torch.arange(ids.shape[1], device=ids.device)

@@ -46,6 +46,7 @@ class Model:
     tiny: dict[str, Any] = _s(dict, "settings of the tiny model")  # noqa: RUF009 (a field)
     dtype: str = _s("float32", "of the weights; the head is float32", ("float32", "bfloat16"))
     device: str = _s("cpu", "cpu or cuda", ("cpu", "cuda"))
+    attention: str = _s("sdpa", "the learner's attention", ("sdpa", "eager", "flash_attention_2"))
 
 
 @dataclass(frozen=True)

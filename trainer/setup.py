@@ -85,7 +85,9 @@ def load_model(directory: Path, config: Config) -> tuple[Any, Any]:
         raise ConfigError(f"{directory} has no tokenizer that can be loaded: {line}") from e
     try:
         model = AutoModelForCausalLM.from_pretrained(
-            directory, dtype=getattr(torch, config.model.dtype)
+            directory,
+            dtype=getattr(torch, config.model.dtype),
+            attn_implementation=config.model.attention,
         )
     except (OSError, ValueError, KeyError) as e:
         line = str(e).strip().splitlines()[0]
