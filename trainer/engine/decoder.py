@@ -72,6 +72,10 @@ class Decoder:
         self.layers = config.num_hidden_layers
         self.vocabulary = config.vocab_size
         self.eps = config.rms_norm_eps
+        self.direct = self.device.type == "cpu" and dtype == torch.float32
+        self.root_eps = torch.tensor(config.hidden_size * self.eps, device=device).sqrt()
+        self.limits = torch.tensor([0.0, float("-inf")], dtype=dtype, device=device).unbind()
+        self.places = torch.arange(config.max_position_embeddings, device=device)
         self.tied = bool(config.tie_word_embeddings)
         self.head_dtype = torch.float32 if fp32_head else dtype
         self.rotations = torch.empty(0, self.head_size // 2, dtype=torch.complex64)
@@ -87,7 +91,7 @@ class Decoder:
 
         self.embedding = take("model.embed_tokens.weight")
         self.blocks = [self._block(weights, f"model.layers.{i}.", take) for i in range(self.layers)]
-        self.norm = take("model.norm.weight")
+        self.norm = self._norm_weight(take("model.norm.weight"))
         self.head = take("lm_head.weight", self.head_dtype)
 
     def _check_weights(self, weights: Mapping[str, Tensor]) -> None:
@@ -125,15 +129,15 @@ class Decoder:
             norms = torch.cat([q.expand(self.heads, -1), k.expand(self.kv_heads, -1)])
         output_bias = f"{attention}o_proj.bias"
         return {
-            "norm1": take(prefix + "input_layernorm.weight"),
+            "norm1": self._norm_weight(take(prefix + "input_layernorm.weight")),
             "qkv": fused("weight"),
             "qkv_bias": fused("bias"),
             "qk_norm": norms,
-            "output": take(attention + "o_proj.weight"),
+            "output": take(attention + "o_proj.weight").t(),
             "output_bias": take(output_bias) if output_bias in weights else None,
-            "norm2": take(prefix + "post_attention_layernorm.weight"),
+            "norm2": self._norm_weight(take(prefix + "post_attention_layernorm.weight")),
             "gate_up": torch.cat([take(mlp + "gate_proj.weight"), take(mlp + "up_proj.weight")]),
-            "down": take(mlp + "down_proj.weight"),
+            "down": take(mlp + "down_proj.weight").t(),
         }
 
     def _interleave(self, rows: Tensor) -> Tensor:
@@ -155,24 +159,42 @@ class Decoder:
             self.rotations = torch.polar(torch.full_like(angles, scale), angles).to(self.device)
         return self.rotations
 
-    def _project(self, block: dict[str, Any], x: Tensor, turn: Tensor) -> tuple[Tensor, ...]:
-        """Queries, keys and values of x [..., E]: [..., H, D] and twice [..., K, D]."""
-        h = F.rms_norm(x, (x.shape[-1],), block["norm1"], self.eps)
-        heads = F.linear(h, block["qkv"], block["qkv_bias"]).unflatten(-1, (-1, self.head_size))
+    def _norm_weight(self, weight: Tensor) -> Tensor:
+        return weight * weight.shape[0] ** 0.5 if self.direct else weight
+
+    def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
+        """Root-mean-square norm of the last dimension.
+
+        torch composes it of eight operations on a CPU, where for small batches every operation
+        counts: x / sqrt(mean(x²) + ε) is x·√E over the hypotenuse of |x| and √(E·ε), and √E is in
+        the weight.
+        """
+        if not self.direct:
+            return torch.rms_norm(x, x.shape[-1:], weight, self.eps)
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        return x.div(length.hypot_(self.root_eps)).mul_(weight)
+
+    def _project(self, block: dict[str, Any], x: Tensor, turn: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries [rows, H, D] and keys with values [rows, 2K, D] of x [rows, E]."""
+        heads = F.linear(self._norm(x, block["norm1"]), block["qkv"], block["qkv_bias"])
+        heads = heads.view(x.shape[0], -1, self.head_size)
         turned = self.heads + self.kv_heads
-        qk, v = heads[..., :turned, :], heads[..., turned:, :]
         if block["qk_norm"] is not None:
-            qk = F.rms_norm(qk, (self.head_size,), None, self.eps) * block["qk_norm"]
-        pairs = torch.view_as_complex(qk.float().unflatten(-1, (-1, 2)))
-        qk = torch.view_as_real(pairs * turn).flatten(-2).to(self.dtype)
-        return qk[..., : self.heads, :], qk[..., self.heads :, :], v
+            qk = torch.rms_norm(heads[:, :turned], (self.head_size,), None, self.eps)
+            heads[:, :turned] = qk * block["qk_norm"]
+        pairs = torch.view_as_complex(heads.float().view(*heads.shape[:2], -1, 2))
+        pairs.narrow(1, 0, turned).mul_(turn)
+        heads = torch.view_as_real(pairs).view(heads.shape).to(self.dtype)
+        q, kv = heads.split_with_sizes([self.heads, 2 * self.kv_heads], dim=1)
+        return q, kv
 
     def _finish(self, block: dict[str, Any], x: Tensor, attended: Tensor) -> Tensor:
-        """Close a block: output projection and MLP, both onto the residual."""
-        x = x + F.linear(attended, block["output"], block["output_bias"])
-        h = F.rms_norm(x, (x.shape[-1],), block["norm2"], self.eps)
-        gate, up = F.linear(h, block["gate_up"]).chunk(2, dim=-1)
-        return x + F.linear(F.silu(gate).mul_(up), block["down"])
+        """Close a block: output projection and MLP, both onto the residual x [rows, E]."""
+        if block["output_bias"] is not None:
+            x = x + block["output_bias"]
+        x = torch.addmm(x, attended, block["output"])
+        gate, up = F.linear(self._norm(x, block["norm2"]), block["gate_up"]).chunk(2, dim=-1)
+        return torch.addmm(x, F.silu(gate).mul_(up), block["down"])
 
     @torch.inference_mode()
     def step(self, tokens: Tensor, positions: Tensor, cache: Tensor, length: int) -> Tensor:
@@ -191,30 +213,34 @@ class Decoder:
         Tensor [n, V] float32
             Logits of the next token.
         """
-        n = tokens.shape[0]
+        n, K, D = tokens.shape[0], self.kv_heads, self.head_size
         rows = torch.arange(n, device=self.device)
         turn = self._rotations(cache.shape[4])[positions].unsqueeze(1)
-        places = torch.arange(length, device=self.device)
-        hidden = torch.zeros(n, 1, 1, length, dtype=self.dtype, device=self.device)
-        hidden.masked_fill_(places > positions[:, None, None, None], float("-inf"))
+        bias = self._bias(positions, length)
+        seen = cache[:, :, :n, :, :length].flatten(2, 3)  # a view [layers, 2, n·K, L, D]
         x = F.embedding(tokens, self.embedding)
-        for block, (keys, values) in zip(self.blocks, cache, strict=True):
-            q, k, v = self._project(block, x, turn)
-            keys[rows, :, positions] = k
-            values[rows, :, positions] = v
-            attended = self._attend(q, keys[:n, :, :length], values[:n, :, :length], hidden)
-            x = self._finish(block, x, attended)
-        x = F.rms_norm(x, (x.shape[-1],), self.norm, self.eps)
-        return F.linear(x.to(self.head_dtype), self.head).float()
+        for block, held, (keys, values) in zip(
+            self.blocks, cache.unbind(), map(torch.unbind, seen.unbind()), strict=True
+        ):
+            q, kv = self._project(block, x, turn)
+            held[:, rows, :, positions] = kv.view(n, 2, K, D)
+            x = self._finish(block, x, self._attend(q, keys, values, bias))
+        return F.linear(self._norm(x, self.norm).to(self.head_dtype), self.head).float()
 
-    def _attend(self, q: Tensor, keys: Tensor, values: Tensor, hidden: Tensor) -> Tensor:
-        """Attention of one query a row: q [n, H, D] over keys [n, K, L, D] to [n, H·D]."""
+    def _bias(self, positions: Tensor, length: int) -> Tensor:
+        """0 where a row may look and -inf behind its position, [n·K, 1, L]."""
+        last = positions.repeat_interleave(self.kv_heads).view(-1, 1, 1)
+        seen, behind = self.limits
+        return torch.where(self.places[:length] > last, behind, seen)
+
+    def _attend(self, q: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
+        """Attention of one query a row: q [n, H, D] over keys, values [n·K, L, D] to [n, H·D]."""
         n = q.shape[0]
-        q = q.reshape(n, self.kv_heads, -1, self.head_size)  # the H/K queries that share a key
+        q = q.reshape(keys.shape[0], -1, self.head_size)  # the H/K queries that share a key
         if self.device.type == "cpu":  # a batch of tiny products: faster than the fused kernel
-            scores = torch.matmul(q, keys.transpose(2, 3)).mul_(self.head_size**-0.5).add_(hidden)
-            return torch.matmul(scores.softmax(-1), values).reshape(n, -1)
-        return F.scaled_dot_product_attention(q, keys, values, attn_mask=hidden).reshape(n, -1)
+            scores = torch.baddbmm(bias, q, keys.mT, alpha=self.head_size**-0.5)
+            return torch.bmm(scores.softmax(-1), values).view(n, -1)
+        return F.scaled_dot_product_attention(q, keys, values, attn_mask=bias).reshape(n, -1)
 
     @torch.inference_mode()
     def fill(self, tokens: Tensor, cache: Tensor, rows: Tensor) -> None:
@@ -227,17 +253,20 @@ class Decoder:
         cache : Tensor [layers, 2, slots, K, T, D]
         rows : Tensor [m] int64
         """
-        length = tokens.shape[1]
-        turn = self._rotations(cache.shape[4])[:length].unsqueeze(1)
-        x = F.embedding(tokens, self.embedding)
-        for i, (block, (keys, values)) in enumerate(zip(self.blocks, cache, strict=True)):
-            q, k, v = (part.transpose(1, 2) for part in self._project(block, x, turn))
-            keys[rows, :, :length] = k
-            values[rows, :, :length] = v
+        m, length = tokens.shape
+        turn = self._rotations(cache.shape[4])[:length].repeat(m, 1).unsqueeze(1)
+        x = F.embedding(tokens.flatten(), self.embedding)
+        for i, (block, held) in enumerate(zip(self.blocks, cache.unbind(), strict=True)):
+            q, kv = self._project(block, x, turn)
+            kv = kv.view(m, length, 2, self.kv_heads, self.head_size).permute(2, 0, 3, 1, 4)
+            held[:, rows, :, :length] = kv
             if i + 1 == self.layers:
                 return  # nobody reads what the last block makes of the prompt
-            attended = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-            x = self._finish(block, x, attended.transpose(1, 2).flatten(2))
+            q = q.unflatten(0, (m, length)).transpose(1, 2)
+            attended = F.scaled_dot_product_attention(
+                q, *kv.unbind(), is_causal=True, enable_gqa=True
+            )
+            x = self._finish(block, x, attended.transpose(1, 2).reshape(m * length, -1))
 
 
 def _check_supported(config: Any) -> None:

@@ -60,8 +60,10 @@ def draw(
         log softmax(logits / temperature) at the token. NaN where the logits give no distribution.
     """
     greedy = temperature == 0
-    scale = torch.from_numpy(np.where(greedy, np.float32(1), temperature)).to(logits.device)
-    logp = torch.log_softmax(logits / scale[:, None], dim=-1)
+    if (temperature != 1).any():
+        scale = torch.from_numpy(np.where(greedy, np.float32(1), temperature))
+        logits = logits / scale.to(logits.device)[:, None]
+    logp = torch.log_softmax(logits, dim=-1)
     mass = logp.double().exp_().cumsum(dim=-1)
     level = torch.from_numpy(noise).to(logits.device)[:, None] * mass[:, -1:]
     token = torch.searchsorted(mass, level, right=True).clamp_(max=logits.shape[1] - 1)
