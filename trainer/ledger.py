@@ -83,7 +83,11 @@ class Ledger:
         return {f"{name}_s": round(s, 6) for name, s in phases.items()}
 
     def write(self, event: str, **values: Any) -> None:
-        """Append one line; gpu_hours and wall_s are added to every event but ``run``."""
+        """Append one line; gpu_hours and wall_s are added to every event but ``run``.
+
+        An ``eval`` states as gpu_hours what had been spent when the weights it evaluates were
+        there, 0 at step 0, and as gpu_hours_after what its own time makes of it.
+        """
         row: dict[str, Any] = {"event": event}
         if event != "run":
             row |= {"gpu_hours": self.gpu_hours, "wall_s": round(self.wall_s, 6)}
@@ -115,7 +119,8 @@ def last_gpu_seconds(path: Path) -> tuple[float, float]:
     """Device-seconds and wall seconds that earlier starts wrote down: the latest line's."""
     hours, wall = 0.0, 0.0
     for row in read(path):
-        hours, wall = row.get("gpu_hours") or hours, row.get("wall_s") or wall
+        hours = row.get("gpu_hours_after") or row.get("gpu_hours") or hours
+        wall = row.get("wall_s") or wall
     return hours * 3600.0, wall
 
 

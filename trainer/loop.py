@@ -129,7 +129,7 @@ def learn(
     run.count(groups, batch)
     tally.merge(result.tally)
     tally.reduce()
-    run.step += 1
+    run.step, run.spent = run.step + 1, run.ledger.gpu_hours
     run.signals = {**dict.fromkeys(SIGNALS), **tally.signals(), "grad_norm": result.grad_norm}
     run.ledger.write(
         "step",
@@ -199,6 +199,7 @@ def measure(run: Run) -> None:
         gap = parity(run, groups)
     run.pass_rate = found.pass_rate
     row = {**found.row(), **run.counters, "eval_tokens": found.tokens, "logp_gap_max": gap}
+    row |= {"gpu_hours": run.spent, "gpu_hours_after": run.ledger.gpu_hours}
     run.ledger.write("eval", step=run.step, split="held-out", **row)
     run.progress.evaluation(run)
     raise_alarms(run, run.watcher.observe_eval(run.step, run.pass_rate))

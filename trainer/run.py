@@ -37,6 +37,8 @@ class Run:
         Optimiser steps taken, which is also the version of the weights.
     saved : int
         Step of the newest checkpoint.
+    spent : float
+        GPU-hours when the weights of now were there.
     not_finite : int
         Steps in a row that were skipped because a number was not finite.
     counters : dict
@@ -57,6 +59,7 @@ class Run:
     held_out: list[Prompt]
     step: int = 0
     saved: int = 0
+    spent: float = 0.0
     not_finite: int = 0
     pass_rate: float = float("nan")
     counters: dict[str, float] = field(
