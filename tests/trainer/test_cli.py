@@ -1,0 +1,70 @@
+"""The command line: help, recipes, names of runs, what goes to which stream."""
+
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from trainer.cli import help_text, main
+from trainer.ledger import read
+from trainer.settings import SECTIONS
+
+
+def test_help_lists_every_setting_with_its_meaning(capsys):
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert text.strip() == help_text()
+    for section, cls in SECTIONS.items():
+        for f in fields(cls):
+            assert f"--{section}.{f.name} " in text
+            assert f.metadata["help"] in text
+    assert max(map(len, text.splitlines())) <= 120
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["--recipe"], "--recipe needs a value"),
+        (["a.toml", "b.toml"], "two files"),
+        (["none.toml"], "cannot read none.toml"),
+        (["--resume", "x", "--recipe", "tiny"], "--resume takes its settings"),
+        (["tiny-model"], "needs a directory"),
+        (["tiny-model", "d", "--size", "3"], "unknown key model.tiny.size"),
+        (["--run.steps"], "--run.steps needs a value"),
+    ],
+)
+def test_wrong_usage_is_one_line_on_stderr_and_exit_2(
+    arguments, part, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert part in captured.err
+    assert len(captured.err.strip().splitlines()) == 1
+
+
+def test_a_run_is_named_after_recipe_and_seed_and_never_overwrites(tmp_path, tiny_model, capsys):
+    flags = ["--run.out", str(tmp_path), "--model.path", str(tiny_model), "--run.steps", "1"]
+    flags += ["--sample.prompts=2", "--sample.group=2", "--eval.prompts=4"]
+    names = []
+    for arguments in ([], ["--recipe", "grpo+tiny"], ["--recipe=tiny"]):
+        assert main([*arguments, *flags]) == 0
+        captured = capsys.readouterr()
+        (log,) = captured.out.strip().splitlines()
+        names.append(log.split("/")[-2])
+        assert f"fit-curve {log} --until 50%" in captured.err
+        assert next(read(Path(log)))["event"] == "run"
+    assert names == ["tiny-0", "grpo+tiny-0", "tiny-0-2"]
+
+
+def test_a_settings_file_alone_starts_from_the_defaults(tmp_path, tiny_model, capsys):
+    path = str(tiny_model)
+    (tmp_path / "mine.toml").write_text(
+        f"[run]\nsteps = 1\nseed = 5\nout = {json.dumps(str(tmp_path))}\n"
+        f"[model]\npath = {json.dumps(path)}\n"
+        "[sample]\nprompts = 2\ngroup = 2\n[eval]\nprompts = 4\n"
+    )
+    assert main([str(tmp_path / "mine.toml")]) == 0
+    assert "mine-5" in capsys.readouterr().out
