@@ -68,11 +68,12 @@ class Learner:
     def __init__(self, model: Any, config: Config) -> None:
         self.model, self.config = model, config
         self.step_count = 0
-        self.device = next(model.parameters()).device
+        self.parameters = list(model.parameters())
+        self.device = self.parameters[0].device
         self.reference = _frozen(model) if config.kl.coef > 0 else None
         o = config.optim
         self.optimizer = torch.optim.AdamW(
-            model.parameters(),
+            self.parameters,
             lr=o.lr,
             betas=(o.beta1, o.beta2),
             eps=o.eps,
@@ -199,7 +200,7 @@ class Learner:
     # The step itself
 
     def _apply(self, sums: Tensor, tally: Tally) -> StepResult:
-        parameters = [p for p in self.model.parameters() if p.grad is not None]
+        parameters = [p for p in self.parameters if p.grad is not None]
         self._add_gradients(parameters)
         norm = nn.utils.get_total_norm([p.grad for p in parameters])
         policy, kl = sums.tolist()

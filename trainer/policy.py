@@ -11,6 +11,7 @@ Shapes: P prompts, N samples, Lp prompt width, T completion width, D hidden, V v
 from __future__ import annotations
 
 import inspect
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -56,7 +57,7 @@ def _hidden(model: Any, batch: Batch) -> Tensor:
         attention_mask=torch.cat([seen, torch.ones_like(ids, dtype=torch.bool)], 1).long(),
         position_ids=position,
         use_cache=True,
-        **_cache_argument(body, cache),
+        **{_cache_name(type(body)): cache},
     ).last_hidden_state
     return torch.cat([first, rest], 1)
 
@@ -69,12 +70,13 @@ def _prompt_pass(body: Any, ids: Tensor, mask: Tensor, cache: Any) -> Tensor:
         attention_mask=mask.long(),
         position_ids=position,
         use_cache=True,
-        **_cache_argument(body, cache),
+        **{_cache_name(type(body)): cache},
     )
     return out.last_hidden_state[:, -1]
 
 
-def _cache_argument(body: Any, cache: Any) -> dict[str, Any]:
-    """Pass the cache under the name this transformers has for it: renamed during version 5."""
+@lru_cache
+def _cache_name(body: type) -> str:
+    """Return this transformers' name of the cache argument: renamed during version 5."""
     names = inspect.signature(body.forward).parameters
-    return {"cache" if "cache" in names else "past_key_values": cache}
+    return "cache" if "cache" in names else "past_key_values"
