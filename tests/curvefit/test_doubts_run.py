@@ -79,6 +79,15 @@ def test_last_points_below():
     assert "last-points-below" not in codes(replace(run, score=dip))
 
 
+@pytest.mark.parametrize(("points", "below"), [(6, 0.005), (2, 0.03)])
+def test_last_points_within_the_noise_or_too_few_are_no_regime(points, below):
+    """Six at one standard deviation below the law; two far below it."""
+    run = clean()
+    y = run.score.copy()
+    y[-points:] = hill(run.compute[-points:]) - below
+    assert "last-points-below" not in codes(replace(run, score=y))
+
+
 # ---------------------------------------------------------------- residuals
 
 
