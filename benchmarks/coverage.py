@@ -3,11 +3,12 @@
     python benchmarks/coverage.py            300 runs a cell, about 15 minutes on one core
     python benchmarks/coverage.py --runs 40  a quick look
 
-The design is in `simulate.py`. For each cell (noise × C_max/C_mid) and method: coverage of R(C_end),
-median width, and mean interval score (width plus 20 times the distance by which the truth is missed;
-lower is better). Methods: ours (laws averaged, the default; and the sigmoid alone, with and without
-the evaluation size), the delta method of `scipy.optimize.curve_fit`, and the profile likelihood with
-independent errors, which is what `lmfit.conf_interval` computes.
+The design is in `simulate.py`. For each cell (noise × C_max/C_mid) and method: coverage of
+R(C_end), median width, and mean interval score (width plus 20 times the distance by which the truth
+is missed; lower is better). Methods: ours (laws averaged, the default; and the sigmoid alone, with
+and without the evaluation size), the delta method of `scipy.optimize.curve_fit`, and the profile
+likelihood with independent errors, which is what `lmfit.conf_interval` computes.
+
 The last table is about the doubt: how many extrapolations that are off by more than 0.03 it catches,
 and how often it speaks without need.
 """

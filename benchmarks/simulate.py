@@ -1,11 +1,11 @@
 """Simulated runs whose truth is known: the design of every calibration table in docs/log.md.
 
 A ~ U(0.52, 0.71), B ~ U(0.8, 3), C_mid ~ log U(500, 8000), R0 ~ U(0.15, 0.35); a step-0 evaluation
-and 16 to 96 more, about every 100 GPU-hours, up to ratio × C_mid; the score asked for is the noise-free
-R(C_end), C_end ~ log U(max(20,000, 1.25 C_max), 100,000).
+and 16 to 96 more, about every 100 GPU-hours, up to ratio × C_mid; the score asked for is the
+noise-free R(C_end), C_end ~ log U(max(20,000, 1.25 C_max), 100,000).
 
-Noise: binomial evaluations (16,000 graded samples, 4,000 in `noisy`) plus, except in `white`, an AR(1)
-run noise of standard deviation 0.004 and correlation 0.6 or 0.9 from one evaluation to the next.
+Noise: binomial evaluations (16,000 graded samples, 4,000 in `noisy`) plus, except in `white`, an
+AR(1) run noise of standard deviation 0.004 and correlation 0.6 or 0.9 between evaluations.
 """
 
 from __future__ import annotations
