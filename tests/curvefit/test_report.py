@@ -9,10 +9,12 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curvefit import digits, fit, report
+from curvefit.errors import FitError, InputError
+from curvefit.fit import METHODS
 from curvefit.laws import curve
 from curvefit.runs import Axis, Dropped, Run
 
@@ -286,3 +288,33 @@ def test_a_page_of_many_runs_is_one_table():
     seen = Tags(report.page(fits))
     assert seen.tags.count("table") == 1
     assert seen.tags.count("tr") == 15
+
+
+# ---------------------------------------------------------------- anything at all
+
+
+COMPUTE = st.one_of(st.floats(1e-3, 1e6), st.integers(0, 50).map(float), st.floats(1e-9, 1e24))
+SCORE = st.one_of(
+    st.integers(0, 1000).map(lambda k: k / 1000),
+    st.sampled_from([0.0, 0.5, 1.0]),
+    st.integers(-(10**9), 10**9).map(lambda k: k / 1000),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(COMPUTE, SCORE), min_size=3, max_size=12), st.sampled_from(METHODS[:2]))
+def test_any_table_is_refused_in_one_line_or_reported_in_finite_numbers(points, method):
+    columns = {"step": [x for x, _ in points], "score": [y for _, y in points]}
+    one, refusal = None, ""
+    try:
+        one = fit(columns, method=method)
+    except (InputError, FitError) as error:
+        refusal = str(error)
+    assert "\n" not in refusal
+    if one is None:
+        return
+    record = report.document([one], at=[0.0, 1e3], reach=[0.5])
+    json.dumps(record, allow_nan=False)
+    assert max(map(len, report.text(one, at=[0.0, 1e3], reach=[0.5]).splitlines())) <= 100
+    assert max(map(len, report.texts([one] * 4, at=[0.0]).splitlines())) <= 100
+    assert report.parameter_csv([one]).count("\r\n") == 2
