@@ -20,7 +20,7 @@ __all__ = ["TASKS", "make_task"]
 TASKS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "chain": ("trainer.tasks.chain", "Chain", {}),
     "math": ("trainer.tasks.math", "Math", {}),
-    "mixed": ("trainer.tasks.chain", "Chain", {"min_terms": 3, "max_terms": 8}),
+    "mixed": ("trainer.tasks.chain", "Chain", {"min_terms": 3, "max_terms": 6}),
     "reasoning-gym": ("trainer.tasks.gym", "ReasoningGym", {}),
 }
 
