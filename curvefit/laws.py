@@ -49,7 +49,7 @@ class Law(NamedTuple):
         s(d, B), shape of the broadcast, in [0, 1].
     gradient : callable
         gradient(d, B, out) writes s, ds/dd (the gain per e-fold of compute) and ds/d(ln B) into
-        the rows of out, shape (3, *d.shape), for finite d and one B.
+        the rows of out, shape (3, *d.shape); d is finite, B broadcasts against it.
     inverse : callable
         The d at which s reaches q, given (q, B), 0 < q < 1.
     B_range : tuple of float
@@ -58,7 +58,7 @@ class Law(NamedTuple):
 
     name: str
     s: ShapeFunction
-    gradient: Callable[[FloatArray, float, FloatArray], None]
+    gradient: Callable[[FloatArray, FloatArray | float, FloatArray], None]
     inverse: ShapeFunction
     B_range: tuple[float, float]
 
@@ -76,7 +76,7 @@ def _sigmoid(d: FloatArray, B: FloatArray) -> FloatArray:
     return 1.0 / (1.0 + np.exp(-_z(d, B)))
 
 
-def _sigmoid_gradient(d: FloatArray, B: float, out: FloatArray) -> None:
+def _sigmoid_gradient(d: FloatArray, B: FloatArray | float, out: FloatArray) -> None:
     s, slope, bend = out
     np.multiply(d, 0.5 * B, out=bend)
     np.tanh(bend, out=s)
@@ -93,7 +93,7 @@ def _weibull(d: FloatArray, B: FloatArray) -> FloatArray:
     return -np.expm1(-np.exp(_z(d, B)))
 
 
-def _weibull_gradient(d: FloatArray, B: float, out: FloatArray) -> None:
+def _weibull_gradient(d: FloatArray, B: FloatArray | float, out: FloatArray) -> None:
     z = _z(d, B)
     power = np.exp(z)
     out[0] = -np.expm1(-power)
@@ -101,7 +101,7 @@ def _weibull_gradient(d: FloatArray, B: float, out: FloatArray) -> None:
     out[1], out[2] = B * per_z, z * per_z
 
 
-def _exponential_gradient(d: FloatArray, B: float, out: FloatArray) -> None:
+def _exponential_gradient(d: FloatArray, B: FloatArray | float, out: FloatArray) -> None:
     _weibull_gradient(d, B, out)
     out[2] = 0.0
 
@@ -110,7 +110,7 @@ def _gompertz(d: FloatArray, B: FloatArray) -> FloatArray:
     return np.exp(-np.exp(-_z(d, B)))
 
 
-def _gompertz_gradient(d: FloatArray, B: float, out: FloatArray) -> None:
+def _gompertz_gradient(d: FloatArray, B: FloatArray | float, out: FloatArray) -> None:
     z = _z(d, B)
     power = np.exp(-z)
     out[0] = np.exp(-power)
@@ -122,7 +122,7 @@ def _power(d: FloatArray, B: FloatArray) -> FloatArray:
     return -np.expm1(-B * np.logaddexp(0.0, d))
 
 
-def _power_gradient(d: FloatArray, B: float, out: FloatArray) -> None:
+def _power_gradient(d: FloatArray, B: FloatArray | float, out: FloatArray) -> None:
     folds = np.logaddexp(0.0, d)
     left = np.exp(-B * folds)
     share = np.exp(d - folds)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from curvefit.laws import LAWS
 from curvefit.marginal import Bounds
 
-__all__ = ["Linear", "Search"]
+__all__ = ["CLOSE", "ROUNDING", "ZERO_COMPUTE", "Linear", "Search", "start_nodes"]
 
 FloatArray = NDArray[np.float64]
 Gram = list[list[float]]
@@ -45,6 +45,13 @@ class Linear(NamedTuple):
     rss: float
     R0_free: bool
     A_free: bool
+
+
+def start_nodes(box: tuple[float, float, float, float]) -> tuple[FloatArray, FloatArray]:
+    """Values of ln c and of ln B of the start grid."""
+    u0, u1, b0, b1 = box
+    u = u0 + BEYOND + (u1 - BEYOND[-1] - u0) * WITHIN
+    return u, b0 + (b1 - b0) * STEEPNESS if b0 < b1 else np.array([b0])
 
 
 class Search:
@@ -101,9 +108,7 @@ class Search:
 
     def _start(self) -> tuple[float, float]:
         """The best shape of the coarse grid."""
-        u0, u1, b0, b1 = self.box
-        u = u0 + BEYOND + (u1 - BEYOND[-1] - u0) * WITHIN
-        b = b0 + (b1 - b0) * STEEPNESS if b0 < b1 else np.array([b0])
+        u, b = start_nodes(self.box)
         d = np.subtract(self.x, u[:, None], dtype=np.float32, casting="same_kind")
         S = self.law.s(d[:, None, :], np.exp(b, dtype=np.float32)[:, None]).reshape(-1, len(self.x))
         if self.root_w is not None:
