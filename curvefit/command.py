@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from curvefit.files import refuse_inputs, write
 from curvefit.fit import Fit, fit
 from curvefit.readers import load
 from curvefit.record import doubts_of
-from curvefit.wording import count, listed
+from curvefit.wording import count, listed, printable
 
 if TYPE_CHECKING:
     from curvefit.runs import Run, Runs
@@ -140,15 +141,21 @@ def _fits(runs: Runs, args: argparse.Namespace) -> tuple[list[Fit], list[int]]:
 
 
 def _fit(found: Run, args: argparse.Namespace) -> Fit:
-    return fit(
-        found,
-        law=args.law,
-        method=args.method,
-        level=args.level,
-        r0=args.r0,
-        skip=args.skip,
-        until=args.until,
-    )
+    """Fit a run; what is warned about on the way is said in a line each."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted = fit(
+            found,
+            law=args.law,
+            method=args.method,
+            level=args.level,
+            r0=args.r0,
+            skip=args.skip,
+            until=args.until,
+        )
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
+        _say("note", f"{printable(found.name)}: {message}")
+    return fitted
 
 
 # ---------------------------------------------------------------- writing

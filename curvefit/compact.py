@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from curvefit import digits
 from curvefit.record import doubts_of
-from curvefit.tables import Grid, x_words
+from curvefit.tables import Grid, filled, x_words
 from curvefit.wording import count
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def overview(fits: Sequence[Fit], doubts: Sequence[Legend], at: ArrayLike = ()) 
     units = dict.fromkeys(x_words(fit.run) for fit in fits)
     unit = f" in {next(iter(units))}" if len(units) == 1 else f": {', '.join(units)}, by run"
     header = ("run", "points", "A", level, "C_mid", "at 2 x", "A is", "doubts")
-    return Grid(f"{len(fits)} runs; compute{unit}", header, rows, (0, 6, 7))
+    return filled(Grid(f"{len(fits)} runs; compute{unit}", header, rows, (0, 6, 7)))
 
 
 def forecasts(fits: Sequence[Fit], at: ArrayLike) -> Grid:
@@ -100,7 +100,7 @@ def forecasts(fits: Sequence[Fit], at: ArrayLike) -> Grid:
             curve, seen = digits.interval(low, high), digits.interval(seen_low, seen_high)
             rows.append((fit.run.name, where, value, curve, seen))
     header = ("run", "at", "score", f"{level} of the mean curve", f"{level} of an evaluation")
-    return Grid("Forecasts", header, rows)
+    return filled(Grid("Forecasts", header, rows))
 
 
 def reaches(fits: Sequence[Fit], scores: ArrayLike) -> Grid:
@@ -117,4 +117,4 @@ def reaches(fits: Sequence[Fit], scores: ArrayLike) -> Grid:
             share = digits.probability(answer.probability)
             rows.append((fit.run.name, f"{answer.score:g}", at, ends, share))
     header = ("run", "score", "at", f"{digits.percent(fits[0].level)} interval", "reached by")
-    return Grid("Compute to reach a score", header, rows)
+    return filled(Grid("Compute to reach a score", header, rows))

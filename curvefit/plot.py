@@ -111,10 +111,11 @@ def _run(
     left, right = reach
     start = left if fit.run.compute[0] == 0.0 else float(fit.run.compute[0])
     last = float(fit.run.compute[-1])
-    inside, beyond = (np.geomspace(*ends, SAMPLES) for ends in ((start, last), (last, right)))
+    samples = SAMPLES if few else SAMPLES // 2
+    inside, beyond = (np.geomspace(*ends, samples) for ends in ((start, last), (last, right)))
     width = 1.8 if few else 1.2
-    ax.plot(inside, fit(inside), color=style.color, lw=width, zorder=3)
-    ax.plot(beyond, fit(beyond), color=style.color, lw=width, ls=(0, (4, 2)), zorder=3)
+    ax.plot(inside, fit(inside), color=style.color, lw=width, zorder=4)
+    ax.plot(beyond, fit(beyond), color=style.color, lw=width, ls=(0, (4, 2)), zorder=4)
     drawn = [fit(inside), fit(beyond), *(run.score for run in _runs(fit))]
     if banded and fit.forecaster is not None:
         C = np.concatenate([inside, beyond])
@@ -139,7 +140,8 @@ def _points(ax: Axes, run: Run, style: Style, fill: str, few: bool) -> None:
         "mec": style.color,
         "mfc": fill,
         "mew": 0.9,
-        "zorder": 4,
+        "alpha": 0.45 if len(run) > 80 else None,  # so that the curve shows through the crowd
+        "zorder": 3,
         "rasterized": len(run) > RASTER,
     }
     positive = run.compute > 0
@@ -175,6 +177,7 @@ def _title(axes: Iterable[tuple[str, str]]) -> str:
     """Return unit and column of an axis; the column only where it says something else."""
     titles = []
     for words, column in axes:
-        same = words.lower().replace("-", "_").replace(" ", "_") == column.lower()
+        plain = words.lower().replace("-", "_").replace(" ", "_")
+        same = plain.rstrip("s") == column.lower().rstrip("s")
         titles.append(shorten(words if same else f"{words} ({column})", 60))
     return ", ".join(list(dict.fromkeys(titles))[:3])

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Grid",
     "facts",
+    "filled",
     "forecast_grid",
     "parameter_grid",
     "points_sentence",
@@ -81,23 +82,37 @@ def points_sentence(fit: Fit) -> str:
 
 def parameter_grid(fit: Fit) -> Grid:
     """Return A, B, C_mid and R0 with their intervals and what they mean."""
-    run, unit = fit.run, x_words(fit.run)
-    meaning = {
-        "A": f"asymptote: the {y_words(run)} that the run approaches",
-        "B": "steepness",
-        "C_mid": f"{unit} at which half of A - R0 is gained",
-        "R0": f"{y_words(run)} at zero compute",
-    }
-    fixed = "fixed: " if fit.r0 != "fit" else ""
+    law = "sigmoid" if fit.sigmoid is not None else fit.point.law
+    meaning = _meaning(fit, law)
     rows = []
     for name, estimate in fit.params.items():
         write = digits.scores if name in ("A", "R0") else digits.amounts
         value, low, high = write(*estimate)
-        note = fixed + meaning[name] if name == "R0" else meaning[name]
-        if name == "R0" and fixed:
-            low = high = digits.UNKNOWN
-        rows.append((name, value, digits.interval(low, high), note))
-    return Grid("ScaleRL's sigmoid", ("", "value", _level(fit), ""), rows, (0, 3))
+        fixed = name == "R0" and fit.r0 != "fit"
+        interval = "" if fixed else digits.interval(low, high)
+        rows.append((name, value, interval, meaning[name] + " (fixed)" * fixed))
+    title = "ScaleRL's sigmoid" if law == "sigmoid" else f"The {law} law"
+    return filled(Grid(title, ("", "value", _level(fit), ""), rows, (0, 3)))
+
+
+def _meaning(fit: Fit, law: str) -> dict[str, str]:
+    """Return what each parameter means; C_mid is a midpoint for the sigmoid alone."""
+    unit, score = x_words(fit.run), y_words(fit.run)
+    gained = f"{unit} at which half of A - R0 is gained"
+    return {
+        "A": f"asymptote: the {score} that the run approaches",
+        "B": "steepness",
+        "C_mid": gained if law == "sigmoid" else f"scale c of the law, in {unit}",
+        "R0": f"{score} at zero compute",
+    }
+
+
+def filled(grid: Grid) -> Grid:
+    """Leave out the columns in which nothing stands, such as intervals without a posterior."""
+    keep = [i for i in range(len(grid.header)) if any(row[i] for row in grid.rows)]
+    rows = [tuple(row[i] for i in keep) for row in grid.rows]
+    left = tuple(new for new, old in enumerate(keep) if old in grid.left)
+    return Grid(grid.title, tuple(grid.header[i] for i in keep), rows, left)
 
 
 def _level(fit: Fit) -> str:
@@ -122,7 +137,7 @@ def forecast_grid(fit: Fit, at: ArrayLike = ()) -> Grid:
         f"{level} of the mean curve",
         f"{level} of one more evaluation",
     )
-    return Grid(f"Forecast of {fit.run.y.column}", header, rows, ())
+    return filled(Grid(f"Forecast of {fit.run.y.column}", header, rows, ()))
 
 
 def reach_grid(fit: Fit, reach: ArrayLike) -> Grid:
@@ -134,7 +149,7 @@ def reach_grid(fit: Fit, reach: ArrayLike) -> Grid:
         interval = "" if fit.forecaster is None or low == "never" else f"[{low}, {high}]"
         rows.append((f"{answer.score:g}", value, interval, digits.probability(answer.probability)))
     header = (fit.run.y.column, x_words(fit.run), _level(fit), "reached by")
-    return Grid("Compute to reach a score", header, rows, ())
+    return filled(Grid("Compute to reach a score", header, rows, ()))
 
 
 def facts(fit: Fit) -> list[tuple[str, str]]:

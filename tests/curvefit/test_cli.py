@@ -215,3 +215,21 @@ def test_version_and_help_say_what_they_should():
     help_text = fit_curve("--help").stdout
     assert help_text.splitlines()[0] == "usage: fit-curve FILE... [options]"
     assert f"fit-curve {FIG1A} --until 50% --at 100000" in help_text
+
+
+def test_a_warning_is_one_note(tmp_path):
+    """The published grid says when it ends on its edge: A = 0.8 for a run that reaches 1."""
+    file = tmp_path / "runs.csv"
+    file.write_text(csv_of([(2000 * k, k / (k + 2)) for k in range(1, 30)]))
+    done = fit_curve(file, "--method", "scalerl-grid")
+    assert done.returncode == 0
+    assert all(line.startswith("fit-curve: note: ") for line in done.stderr.splitlines())
+    assert "runs: the published grid search ended on an edge" in done.stderr
+
+
+def test_columns_of_intervals_are_left_out_where_there_are_none(tmp_path):
+    file = tmp_path / "runs.csv"
+    file.write_text(csv_of(RISE))
+    done = fit_curve(file, "--method", "least-squares", "--law", "power", "--r0", "0.2")
+    assert "interval" not in done.stdout.partition("The power law")[2].partition("Forecast by")[0]
+    assert "pass rate at zero compute (fixed)" in done.stdout

@@ -5,6 +5,7 @@ import io
 import json
 import math
 import re
+import warnings
 from html.parser import HTMLParser
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curvefit import digits, fit, report
-from curvefit.errors import FitError, InputError
+from curvefit.errors import CurvefitWarning, FitError, InputError
 from curvefit.fit import METHODS
 from curvefit.laws import curve
 from curvefit.runs import Axis, Dropped, Run
@@ -302,12 +303,14 @@ SCORE = st.one_of(
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(COMPUTE, SCORE), min_size=3, max_size=12), st.sampled_from(METHODS[:2]))
+@given(st.lists(st.tuples(COMPUTE, SCORE), min_size=3, max_size=12), st.sampled_from(METHODS))
 def test_any_table_is_refused_in_one_line_or_reported_in_finite_numbers(points, method):
     columns = {"step": [x for x, _ in points], "score": [y for _, y in points]}
     one, refusal = None, ""
     try:
-        one = fit(columns, method=method)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CurvefitWarning)  # the grid's edge
+            one = fit(columns, method=method)
     except (InputError, FitError) as error:
         refusal = str(error)
     assert "\n" not in refusal
