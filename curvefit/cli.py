@@ -1,6 +1,6 @@
 """``fit-curve``: the command line, and how every end of the program looks from outside.
 
-This file parses and nothing more: it imports argparse and sys, so that ``--help`` and a mistyped
+This file parses and nothing more: it imports argparse alone, so that ``--help`` and a mistyped
 option answer at once. `curvefit.command` does the work.
 
 Exit codes: 0 fitted; 1 nothing could be fitted, or ``--strict`` and a doubt; 2 usage, unreadable
@@ -13,6 +13,7 @@ import argparse
 import os
 import sys
 
+from curvefit import option_values as value
 from curvefit._version import __version__
 
 TYPE_CHECKING = False  # as in typing, whose import costs more than all of this
@@ -20,12 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-__all__ = ["LAW_NAMES", "METHOD_NAMES", "PICTURES", "main", "parser"]
+__all__ = ["LAW_NAMES", "METHOD_NAMES", "main", "parser"]
 
 PROG = "fit-curve"
 LAW_NAMES = ("average", "sigmoid", "power", "exponential", "weibull", "gompertz")
 METHOD_NAMES = ("posterior", "least-squares", "scalerl-grid")
-PICTURES = (".png", ".svg", ".pdf")
 
 DESCRIPTION = """\
 Fit the curve of score against compute of RL training runs, forecast it, and say what is in doubt.
@@ -64,83 +64,6 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=31, width=max(60, min(width, 100)))
 
 
-def number(text: str) -> float:
-    """Read a finite number."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not -float("inf") < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number; write it as 100000 or 1e5")
-    return value
-
-
-def positive(text: str) -> float:
-    """Read a number above 0."""
-    value = number(text)
-    if value <= 0:
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
-    return value
-
-
-def compute(text: str) -> float:
-    """Read a compute: a number that is not negative."""
-    value = number(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text} is negative, compute is not")
-    return value
-
-
-def compute_list(text: str) -> tuple[float, ...]:
-    """Read computes separated by commas."""
-    return tuple(compute(part.strip()) for part in text.split(","))
-
-
-def score_list(text: str) -> tuple[float, ...]:
-    """Read scores separated by commas."""
-    return tuple(number(part.strip()) for part in text.split(","))
-
-
-def level(text: str) -> float:
-    """Read a probability between 0 and 1."""
-    value = number(text)
-    if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1; 0.9 means 90 %")
-    return value
-
-
-def until(text: str) -> str:
-    """Read a compute, or a percentage such as 50%."""
-    share = text.removesuffix("%").strip()
-    value = positive(share)
-    if text.endswith("%") and value > 100:
-        raise argparse.ArgumentTypeError(f"{text} is over 100 percent")
-    return f"{share}%" if text.endswith("%") else share
-
-
-def size(text: str) -> int | str:
-    """Read an evaluation size, or else the name of its column."""
-    try:
-        value = float(text)
-    except ValueError:
-        return text
-    if not (1 <= value <= 1e12 and value == int(value)):
-        raise argparse.ArgumentTypeError(f"{text} is no whole number of 1 or more")
-    return int(value)
-
-
-def r0(text: str) -> float | str:
-    """Read ``fit``, ``first`` or a score."""
-    return text if text in ("fit", "first") else number(text)
-
-
-def picture(text: str) -> str:
-    """Read a file name whose ending says how to draw."""
-    if not text.lower().endswith(PICTURES):
-        raise argparse.ArgumentTypeError(f"{text!r} does not end in {', '.join(PICTURES)}")
-    return text
-
-
 def parser() -> argparse.ArgumentParser:
     """Return the parser of ``fit-curve``."""
     p = Parser(
@@ -174,19 +97,19 @@ def _add_input(group: argparse._ArgumentGroup) -> None:
     add(
         "--n",
         metavar="N|COL",
-        type=size,
+        type=value.size,
         help="evaluation size, prompts x samples: a number, or its column (default: unknown)",
     )
     add(
         "--gpus",
         metavar="N",
-        type=positive,
+        type=value.positive,
         help="accelerators held: turns a time column into GPU-hours, N x hours",
     )
     add(
         "--gpu-hours-per-step",
         metavar="HOURS",
-        type=positive,
+        type=value.positive,
         help="price of a step: turns a step column into GPU-hours",
     )
 
@@ -196,14 +119,14 @@ def _add_fit(group: argparse._ArgumentGroup) -> None:
     add(
         "--skip",
         metavar="X",
-        type=compute,
+        type=value.compute,
         default=0.0,
         help="leave out compute below X, but never step 0 (default: nothing)",
     )
     add(
         "--until",
         metavar="X|P%",
-        type=until,
+        type=value.until,
         help="fit only up to X, or the first P percent of each run's compute range; later points "
         "are held out and scored (default: fit all)",
     )
@@ -225,14 +148,14 @@ def _add_fit(group: argparse._ArgumentGroup) -> None:
     add(
         "--r0",
         metavar="R0",
-        type=r0,
+        type=value.r0,
         default="fit",
         help="score at zero compute: fit, first (the first score), or a number (default: fit)",
     )
     add(
         "--level",
         metavar="P",
-        type=level,
+        type=value.level,
         default=0.9,
         help="probability of the intervals, between 0 and 1 (default: 0.9)",
     )
@@ -243,14 +166,14 @@ def _add_questions(group: argparse._ArgumentGroup) -> None:
     add(
         "--at",
         metavar="X[,X...]",
-        type=compute_list,
+        type=value.compute_list,
         default=(),
         help="forecast the score at compute X (default: 2 and 10 times the last fitted compute)",
     )
     add(
         "--reach",
         metavar="Y[,Y...]",
-        type=score_list,
+        type=value.score_list,
         default=(),
         help="compute needed to reach score Y",
     )
@@ -260,7 +183,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--json", action="store_true", help="one JSON document on standard output, not the table")
     add("--csv", metavar="FILE", help="write the parameter table, one row a run")
-    add("--plot", metavar="FILE", type=picture, help="draw the runs: .png, .svg or .pdf")
+    add("--plot", metavar="FILE", type=value.picture, help="draw the runs: .png, .svg or .pdf")
     add("--html", metavar="FILE", help="write a self-contained page: table, doubts, plot")
     add("--strict", action="store_true", help="exit with 1 if any run has a doubt")
     add("--version", action="version", version=f"{PROG} {__version__}", help="print the version")

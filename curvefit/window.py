@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from curvefit.errors import FitError, InputError
 from curvefit.marginal import Bounds
-from curvefit.runs import Run
+from curvefit.runs import Dropped, Run
 
 __all__ = ["bounds_of", "checked_level", "fixed_r0", "window"]
 
@@ -37,6 +39,10 @@ def window(
                 f"a fit needs at least {MIN_POINTS} at different compute; widen the window"
             )
         raise InputError(_too_few(run))
+    skipped = (
+        Dropped(int(row), f"compute below {skip:g} (skip)") for row in run.row[~keep & ~late]
+    )
+    used = replace(used, dropped=(*used.dropped, *skipped))
     return used, run.take(late) if late.any() else None
 
 

@@ -106,7 +106,9 @@ def test_skip_leaves_out_early_points_but_keeps_step_0(tmp_path):
     file = tmp_path / "log.csv"
     file.write_text(csv_of(RISE))
     done = fit_curve(file, "--skip", "15", "--json")
-    assert json.loads(done.stdout)["runs"][0]["points"]["used"] == 6  # all but compute 10
+    points = json.loads(done.stdout)["runs"][0]["points"]
+    assert (points["read"], points["used"]) == (7, 6)  # all but compute 10, on line 3
+    assert points["dropped"] == [{"row": 3, "why": "compute below 15 (skip)"}]
 
 
 def test_least_squares_has_no_intervals(tmp_path):
