@@ -13,7 +13,7 @@ truncated rollout has used up the answer's budget too.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trainer.engine.base import Completion, Engine, Request, SamplingParams, derive_seed
@@ -191,7 +191,8 @@ class RolloutWorker:
         number, self._next_request = self._next_request, self._next_request + 1
         self._requests[number] = flight, sample
         seed = derive_seed(*flight.seed, sample, phase)
-        return Request(number, ids, replace(flight.params, max_tokens=budget, seed=seed))
+        params = SamplingParams(budget, flight.params.temperature, flight.params.stop_ids, seed)
+        return Request(number, ids, params)
 
     def _advance(self, timeout: float) -> None:
         """One round: tokens, continuations, verdicts."""
@@ -244,7 +245,7 @@ class RolloutWorker:
 
     def _verify(self, finished: list[tuple[_Flight, int]]) -> None:
         rollouts = [flight.parts[sample] for flight, sample in finished]
-        texts = self.tokenizer.batch_decode([r.ids for r in rollouts], skip_special_tokens=True)
+        texts = _decode(self.tokenizer, [rollout.ids for rollout in rollouts])
         self.verifier.submit(
             Answer((flight, sample), text, flight.group.prompt.question, flight.group.prompt.answer)
             for (flight, sample), text in zip(finished, texts, strict=True)
@@ -257,6 +258,14 @@ class RolloutWorker:
             del self._flights[flight.group.id]
             flight.group.rollouts = [flight.parts[i] for i in sorted(flight.parts)]
             (self._held if flight.held else self._ready).append(flight.group)
+
+
+def _decode(tokenizer: Any, ids: list[list[int]]) -> list[str]:
+    """Text without special tokens; straight from the Rust side, where a batch takes no time."""
+    if tokenizer.is_fast:
+        texts: list[str] = tokenizer.backend_tokenizer.decode_batch(ids, skip_special_tokens=True)
+        return texts
+    return list(tokenizer.batch_decode(ids, skip_special_tokens=True))
 
 
 def _empty(group: Group) -> Rollout:

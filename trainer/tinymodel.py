@@ -165,8 +165,12 @@ def _replace(directory: Path, write: Any) -> None:
 
 
 def _write(directory: Path, settings: TinySettings) -> None:
+    from transformers.utils import logging
+
     model, measured = _train(settings)
+    logging.disable_progress_bar()  # it would count to one
     model.save_pretrained(directory)
+    logging.enable_progress_bar()
     _tokenizer().save_pretrained(directory)
     note = {"settings": dataclasses.asdict(settings), **measured, "sha256": _checksum(directory)}
     (directory / "tiny.json").write_text(json.dumps(note, indent=1) + "\n")

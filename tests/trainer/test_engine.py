@@ -443,6 +443,13 @@ def test_a_hanging_engine_is_reported_within_the_deadline(own_process, model_a, 
     assert time.monotonic() - start < 5.0
 
 
+def test_an_idle_engine_may_be_silent_for_longer_than_the_deadline(own_process):
+    generate(own_process, [ask([1, 2], 3)])
+    time.sleep(2.0)
+    [completion] = generate(own_process, [ask([1, 2], 3)])
+    assert len(completion.ids) == 3
+
+
 def test_a_lost_request_is_reported(own_process):
     own_process.submit([ask([1, 2], 3)])
     own_process._outstanding.add(-1)  # one that the other side has never heard of

@@ -310,15 +310,16 @@ class LocalEngine:
         return self._stop_sets[stop_ids]
 
     def _grow(self, requests: list[Request]) -> None:
-        """Widen cache and outputs for the longest of these requests."""
+        """Make room for these requests: more rows, or wider ones for the longest of them."""
+        old, had = self._cache, self._cache.shape[2]
+        needed = len(self._rows) + len(requests)
+        rows = had if needed <= had else min(self.slots, max(needed, 2 * had))
         length = max(len(request.ids) + request.params.max_tokens for request in requests)
-        width = -(-length // WIDTH_STEP) * WIDTH_STEP
-        old = self._cache
-        if width <= old.shape[4] and old.shape[2] == self.slots:
+        width = max(old.shape[4], -(-length // WIDTH_STEP) * WIDTH_STEP)
+        if (rows, width) == (had, old.shape[4]):
             return
-        width = max(width, old.shape[4])
-        self._cache = self.decoder.new_cache(self.slots, width)
-        self._cache[:, :, : old.shape[2], :, : old.shape[4]] = old
+        self._cache = self.decoder.new_cache(rows, width)
+        self._cache[:, :, :had, :, : old.shape[4]] = old
         wider = ((0, 0), (0, width - self._ids.shape[1]))
         self._ids = np.pad(self._ids, wider)
         self._logprobs = np.pad(self._logprobs, wider)

@@ -91,9 +91,9 @@ class ProcessEngine:
         """Send requests off; the engine takes them up between two tokens."""
         taken = self._outstanding | {completion.id for completion in self._finished}
         check_requests(requests, taken=taken, **self._limits)
+        if not self._outstanding:
+            self._heard = time.monotonic()  # an idle engine has nothing to say
         self._outstanding.update(request.id for request in requests)
-        if self._sent == 0 or not self._outstanding:
-            self._heard = time.monotonic()
         self._sent += 1
         params = [request.params for request in requests]
         self._send(
