@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from curvefit.batch_search import Task, compress_rows, fit_rows, grid_start
-from curvefit.compressed import Box, compress
+from curvefit.batch_search import Rows, Task, compress_rows, fit_rows, grid_start
+from curvefit.compressed import compress
 from curvefit.errors import InputError
 from curvefit.estimate import UNBOUNDED, PointFit, least_squares
 from curvefit.laws import LAWS
@@ -26,6 +26,7 @@ __all__ = ["PointFits", "bootstrap", "least_squares_many"]
 FloatArray = NDArray[np.float64]
 
 BLOCK = 1000  # rows worked on together: what fits in the cache
+DEVIATIONS = 6.0  # of the spread of resamples that the compressed shapes cover
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +106,8 @@ def least_squares_many(
     blocks = []
     for block in _blocks(Y):
         rows = compress_rows(space, block, root_w)
-        blocks.append(fit_rows(task, space, block, rows, *grid_start(task, space, rows)))
+        start = grid_start(task, space, rows)
+        blocks.append(fit_rows(task, space, rows, *start, block.__getitem__))
     return _point_fits(law, np.concatenate(blocks, axis=1))
 
 
@@ -148,53 +150,71 @@ def bootstrap(
     fit = least_squares(C, y, law=law, weights=weights, r0=r0, bounds=bounds)
     root_w = None if weights is None else np.sqrt(np.asarray(weights, dtype=float))
     x = log_compute(C)
-    middle = fit(C)
-    residual = y - middle if root_w is None else (y - middle) * root_w
-    drawn = residual[np.random.default_rng(seed).integers(0, len(y), (count, len(y)))]
-    noise = drawn if root_w is None else drawn / root_w
     box = shape_box(np.sort(x), law)
     task = Task(law, x, root_w, r0, bounds, box, box)
-    u, b = _response(task, fit, noise)
-    task = task._replace(near=_around(u, b, box))
-    space = compress(LAWS[law], x, root_w, task.near)
-    u, b = np.clip(u, *task.near[:2]), np.clip(b, *task.near[2:])
-    blocks = []
-    for i, block in zip(range(0, count, BLOCK), _blocks(middle + noise), strict=True):
-        rows = compress_rows(space, block, root_w)
-        part = slice(i, i + BLOCK)
-        blocks.append(fit_rows(task, space, block, rows, u[part], b[part]))
+    resampler = _Resampler(task, fit, y, fit(C))
+    rng = np.random.default_rng(seed)
+    blocks = [resampler.fit(rng, min(BLOCK, count - i)) for i in range(0, count, BLOCK)]
     return _point_fits(law, np.concatenate(blocks, axis=1))
+
+
+class _Resampler:
+    """Draws rows of residuals, adds them to the fitted curve, and fits again.
+
+    Rows are never written out: with residuals D (in units of their standard deviations) all that a
+    fit needs of the row m + D is D times a few columns.
+    """
+
+    def __init__(self, task: Task, fit: PointFit, y: FloatArray, middle: FloatArray) -> None:
+        self.root_w = np.ones(len(y)) if task.root_w is None else task.root_w
+        self.middle, self.residual = middle, (y - middle) * self.root_w
+        self.u, self.b = math.log(fit.C_mid), math.log(fit.B)
+        self.response = _response(task, fit, self.root_w)
+        spread = DEVIATIONS * np.sqrt(np.mean(self.residual**2) * (self.response**2).sum(axis=1))
+        du, db = np.clip(spread, 1e-3, 2.0)
+        u0, u1, b0, b1 = task.box
+        near = (
+            max(self.u - du, u0),
+            min(self.u + du, u1),
+            max(self.b - db, b0),
+            min(self.b + db, b1),
+        )
+        self.task = task._replace(near=near)
+        self.space = compress(LAWS[task.law], task.x, task.root_w, near)
+        self.level = float(self.root_w**2 @ middle) / self.space.n
+        self.centred = (middle - self.level) * self.root_w
+
+    def fit(self, rng: np.random.Generator, count: int) -> FloatArray:
+        """Fit `count` resamples: A, B, c, R0 and RSS, shape (5, count)."""
+        n, space = len(self.middle), self.space
+        D = self.residual[rng.integers(0, n, (count, n), dtype=np.uint16)]
+        columns = np.concatenate([space.E.T, self.response, self.root_w[None], self.centred[None]])
+        product = columns @ D.T
+        shift = product[-2] / space.n
+        z = product[:-4] + (self.centred @ space.E)[:, None] - np.outer(space.sums, shift)
+        yy = np.einsum("ij,ij->i", D, D) + 2.0 * product[-1] - space.n * shift * shift
+        rows = Rows(z, self.level + shift, yy + float(self.centred @ self.centred))
+        near = self.task.near
+        u = np.clip(self.u + product[-4], near[0], near[1])
+        b = np.clip(self.b + product[-3], near[2], near[3])
+        return fit_rows(self.task, space, rows, u, b, lambda i: self.middle + D[i] / self.root_w)
+
+
+def _response(task: Task, fit: PointFit, root_w: FloatArray) -> FloatArray:
+    """Change of ln c and ln B per unit of (weighted) noise at each point, shape (2, n)."""
+    x = np.maximum(task.x, ZERO_COMPUTE)
+    s, g, h = rows = np.empty((3, len(x)))
+    LAWS[task.law].gradient(x - math.log(fit.C_mid), fit.B, rows)
+    rise = fit.A - fit.R0
+    J = np.stack([-rise * g, rise * h, s, 1.0 - s]) * root_w
+    held = [False, task.box[2] == task.box[3], fit.A >= task.bounds.high]
+    held.append(task.r0 is not None or fit.R0 <= task.bounds.low)
+    J[np.array(held)] = 0.0
+    gram = J @ J.T
+    gram += np.diag(1e-12 * np.diag(gram) + 1e-300 + np.array(held))
+    return np.asarray(np.linalg.solve(gram, J)[:2], dtype=float)
 
 
 def _point_fits(law: str, values: FloatArray) -> PointFits:
     A, B, C_mid, R0, rss = values
     return PointFits(law, A, B, C_mid, R0, rss)
-
-
-def _response(task: Task, fit: PointFit, noise: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Ln c and ln B that each row of noise would lead to, were the fit linear in its parameters."""
-    u, b = math.log(fit.C_mid), math.log(fit.B)
-    x = np.maximum(task.x, ZERO_COMPUTE)
-    rows = np.empty((3, len(x)))
-    LAWS[task.law].gradient(x - u, fit.B, rows)
-    s, g, h = rows
-    J = np.stack([-(fit.A - fit.R0) * g, (fit.A - fit.R0) * h, s, 1.0 - s])
-    free = [True, task.box[2] < task.box[3], fit.A < task.bounds.high]
-    free.append(task.r0 is None and fit.R0 > task.bounds.low)
-    J[~np.array(free)] = 0.0
-    one = np.ones(len(x)) if task.root_w is None else task.root_w
-    J = J * one
-    gain = np.linalg.pinv(J @ J.T, rcond=1e-12, hermitian=True)[:2] @ J * one
-    du, db = gain @ noise.T
-    return u + np.clip(du, -2.0, 2.0), b + np.clip(db, -1.0, 1.0)
-
-
-def _around(u: FloatArray, b: FloatArray, box: Box) -> Box:
-    """The part of the box that holds the starts, with room on every side."""
-    du, db = 0.5 * float(np.ptp(u)) + 1e-3, 0.5 * float(np.ptp(b)) + 1e-3
-    return (
-        max(float(u.min()) - du, box[0]),
-        min(float(u.max()) + du, box[1]),
-        max(float(b.min()) - db, box[2]),
-        min(float(b.max()) + db, box[3]),
-    )

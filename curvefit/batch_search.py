@@ -8,6 +8,7 @@ to `projection.Search`, so that every row ends where it would end alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from curvefit.compressed import Box, Compressed
 from curvefit.marginal import Bounds
 from curvefit.projection import ROUNDING, Search, start_nodes
 
-__all__ = ["Task", "compress_rows", "fit_rows", "grid_start"]
+__all__ = ["Rows", "Task", "compress_rows", "fit_rows", "grid_start"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -25,6 +26,7 @@ BoolArray = NDArray[np.bool_]
 
 MAX_STEPS = 14
 FREE_STEPS = 3  # steps that A and R0 may spend beyond their bounds before they are held there
+COMPANY = 0.15  # rows leave together, once they are this share of those present
 DAMPING = 1e-6
 CLOSE = 2e-5  # a step that promises less of a noise variance is taken and is the last
 CONVERGED, IN_DOUBT, A_OVER, R0_UNDER = range(4)
@@ -102,9 +104,17 @@ def grid_start(task: Task, space: Compressed, rows: Rows) -> tuple[FloatArray, F
 
 
 def fit_rows(
-    task: Task, space: Compressed, Y: FloatArray, rows: Rows, u: FloatArray, b: FloatArray
+    task: Task,
+    space: Compressed,
+    rows: Rows,
+    u: FloatArray,
+    b: FloatArray,
+    scores: Callable[[int], FloatArray],
 ) -> FloatArray:
-    """Fit rows from starts u, b of shape (R,): A, B, c, R0 and RSS, shape (5, R)."""
+    """Fit rows from starts u, b of shape (R,): A, B, c, R0 and RSS, shape (5, R).
+
+    `scores` gives the uncompressed row i, for the rows that end in doubt.
+    """
     low, high = task.bounds.low - rows.mean, task.bounds.high - rows.mean
     limits = np.stack([low, high])
     if task.r0 is None:
@@ -120,7 +130,7 @@ def fit_rows(
     ln_c, ln_B, R0, A, rss = found
     out = np.stack([A + rows.mean, np.exp(ln_B), np.exp(ln_c), R0 + rows.mean, rss])
     for row in np.flatnonzero(status != CONVERGED).tolist():
-        out[:, row] = _alone(task, Y[row])
+        out[:, row] = _alone(task, scores(row))
     return out
 
 
@@ -156,7 +166,7 @@ def _search(
             if beyond.any():
                 last |= beyond
                 move = _Move(*(np.where(beyond, 0.0, v) for v in move))
-        if last.any():
+        if last.any() and (last.mean() > COMPANY or step > MAX_STEPS - 4):
             end = _arrive(_take(state, last), _Move(*(v[last] for v in move)))
             out[:, index[last]] = end.u, end.b, end.R0, end.A, end.rss
             status[index[last]] = _verdict(task, space, end, held, limits[:, last])

@@ -79,8 +79,8 @@ def compress(law: Law, x: FloatArray, root_w: FloatArray | None, box: Box) -> Co
 
 def _library(law: Law, x: FloatArray, box: Box) -> FloatArray:
     """Shapes all over the box, shape (n, G)."""
-    K = 5 + math.ceil((box[1] - box[0]) / SPACING_U)
-    N = 4 + math.ceil((box[3] - box[2]) / SPACING_B) if box[2] < box[3] else 1
+    K = 4 + math.ceil((box[1] - box[0]) / SPACING_U)
+    N = 3 + math.ceil((box[3] - box[2]) / SPACING_B) if box[2] < box[3] else 1
     u, B = np.linspace(box[0], box[1], K), np.exp(np.linspace(box[2], box[3], N))
     return law.s(x[:, None] - np.repeat(u, N), np.tile(B, K))
 

@@ -106,7 +106,7 @@ def test_bootstrap_refits_are_within_a_thousandth_of_their_spread(ratio):
     count, seed = 200, 7
     fits = bootstrap(C, y, count=count, seed=seed, bounds=RATES)
     middle = least_squares(C, y, bounds=RATES)(C)
-    index = np.random.default_rng(seed).integers(0, 60, (count, 60))
+    index = np.random.default_rng(seed).integers(0, 60, (count, 60), dtype=np.uint16)
     alone = [least_squares(C, middle + (y - middle)[i], bounds=RATES) for i in index]
     for name in ("A", "B", "C_mid", "R0"):
         expected = np.array([getattr(fit, name) for fit in alone])

@@ -103,7 +103,7 @@ def test_moments_at_picks_one_noise_model_a_shape():
 
 @pytest.mark.parametrize(("law", "B"), [("sigmoid", 1.92), ("weibull", 1.2), ("gompertz", 1.2)])
 def test_long_runs_lose_nothing_by_compression(law, B):
-    """90 points in a basis of fewer: A, R0 and RSS at a plausible shape agree with dense algebra."""
+    """90 points, fewer columns: A, R0 and RSS at a plausible shape are as in dense algebra."""
     C, y, marginal, V = example(n=90)
     assert marginal.Q.shape[1] < 90
     u, b = np.log(2542.0), np.log(B)
