@@ -227,7 +227,10 @@ def _train(settings: TinySettings) -> tuple[Any, dict[str, Any]]:
     """Both phases; returns the model and what was measured on the way."""
     task = make_task(settings.task, settings.options)
     if not isinstance(task, Chain):
-        raise TaskError(f"no demonstrations for task {settings.task}; choose chain or mixed")
+        raise TaskError(
+            f"no tiny model for task {settings.task}: only chain and mixed have demonstrations to "
+            "make one from; set model.path to a model directory"
+        )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         model = new_model(settings)

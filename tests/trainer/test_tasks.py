@@ -335,6 +335,11 @@ def test_two_bos_tokens_are_refused(tokenizer):
         check_prompt_ids([], None)
 
 
+def test_text_the_tokenizer_cannot_write_is_refused(tokenizer):
+    with pytest.raises(TaskError, match="cannot write 'What is 1/2\\?'"):
+        encode_prompt(tokenizer, "What is 1/2?")
+
+
 def test_a_prompt_beyond_the_budget_is_refused_before_training(tokenizer):
     with pytest.raises(TaskError, match="has 9 tokens, more than the budget of 8"):
         PromptSource(make_task("chain"), tokenizer, 8).check()

@@ -106,7 +106,7 @@ def test_tasks_without_demonstrations_are_refused(tmp_path, monkeypatch):
     pytest.importorskip("reasoning_gym")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     options = {"generators": ["chain_sum"]}
-    with pytest.raises(TaskError, match="no demonstrations for task reasoning-gym"):
+    with pytest.raises(TaskError, match="no tiny model for task reasoning-gym"):
         make_tiny_model(None, TinySettings(task="reasoning-gym", options=options))
     assert not list((tmp_path / "rl-curvefit").iterdir())
 

@@ -73,7 +73,8 @@ def encode_prompt(tokenizer: Any, text: str) -> tuple[int, ...]:
     Raises
     ------
     TaskError
-        When two BOS tokens result or the tokenizer ends the prompt with EOS.
+        When two BOS tokens result, the tokenizer ends the prompt with EOS, or characters of the
+        prompt are not in its vocabulary.
     """
     if tokenizer.chat_template:
         chat = [{"role": "user", "content": text}]
@@ -84,6 +85,10 @@ def encode_prompt(tokenizer: Any, text: str) -> tuple[int, ...]:
         if ids and ids[-1] == tokenizer.eos_token_id:
             raise TaskError("the tokenizer ends prompts with EOS; switch its add_eos_token off")
     check_prompt_ids(ids, tokenizer.bos_token_id)
+    blanks = {tokenizer.unk_token_id, tokenizer.pad_token_id}
+    blanks -= {None, tokenizer.eos_token_id, tokenizer.bos_token_id}
+    if blanks & set(ids):
+        raise TaskError(f"the tokenizer cannot write {text[:60]!r}; this task needs another model")
     return tuple(ids)
 
 
