@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-import math
+import copy
+from dataclasses import replace
 
 import pytest
 import torch
 
-from trainer.engine.base import Completion, SamplingParams, Span
+from trainer.engine.base import (
+    Completion,
+    Request,
+    SamplingParams,
+    Span,
+    derive_seed,
+    generate,
+)
 from trainer.engine.local import LocalEngine
 from trainer.errors import EngineError, TaskError
 from trainer.evaluate import evaluate
@@ -240,9 +248,24 @@ def test_parts_join_into_spans_that_cover_the_rollout():
     assert rollout.finish_reason == "stop"
 
 
-def test_ids_go_through_unchanged_even_where_the_text_would_be_read_otherwise(worker, source):
-    """The ids of a rollout are what was drawn: no text is encoded again on the way."""
-    worker.start([(0, source.train(0))])
-    [group] = finish(worker)
-    assert all(len(r.ids) == len(r.logprobs) == len(r.mask) for r in group.rollouts)
-    assert all(math.isfinite(x) for r in group.rollouts for x in r.logprobs)
+def test_ids_go_through_unchanged_even_where_the_text_would_be_read_otherwise(
+    worker, source, tokenizer
+):
+    merging = copy.deepcopy(tokenizer)
+    merging.add_tokens([f"{a}{b}" for a in range(10) for b in range(10)])
+    worker.tokenizer = merging
+    worker.params = replace(worker.params, temperature=5.0)  # digits beside digits
+    worker.start([(0, source.train(0)), (1, source.train(1))])
+    rollouts = [r for group in finish(worker) for r in group.rollouts]
+    requests = [
+        Request(
+            i,
+            tuple(r.prompt_ids),
+            replace(worker.params, seed=derive_seed(worker.seed, i // 4, i % 4, 0)),
+        )
+        for i, r in enumerate(rollouts)
+    ]
+    drawn = [completion.ids for completion in generate(worker.engine, requests)]
+    assert [r.ids for r in rollouts] == drawn
+    again = [merging(merging.decode(ids), add_special_tokens=False)["input_ids"] for ids in drawn]
+    assert any(len(read) < len(ids) for read, ids in zip(again, drawn, strict=True))
