@@ -73,7 +73,10 @@ def _z(d: FloatArray, B: FloatArray | float) -> FloatArray:
 
 
 def _sigmoid(d: FloatArray, B: FloatArray) -> FloatArray:
-    return 1.0 / (1.0 + np.exp(-_z(d, B)))
+    s = np.tanh(0.5 * B * d)
+    s *= 0.5
+    s += 0.5
+    return s
 
 
 def _sigmoid_gradient(d: FloatArray, B: FloatArray | float, out: FloatArray) -> None:
