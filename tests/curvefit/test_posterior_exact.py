@@ -60,6 +60,7 @@ def test_posterior_of_asymptote_and_forecast_matches_brute_force(ratio, n, sd, n
         assert ours[name] == pytest.approx(expected, abs=0.02 * width), name
 
 
+@pytest.mark.slow
 def test_brute_force_is_converged():
     """A finer grid moves nothing by more than 0.5 % of the interval's width."""
     run, sizes = simulate(2.0, 8, 0.004, seed=3), ((100, 80), (140, 110))
