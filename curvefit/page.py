@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from curvefit import compact, tables
 from curvefit._version import __version__
+from curvefit.layout import paragraph, table
 from curvefit.picture import inline_svg
 from curvefit.record import doubts_of
 
@@ -46,10 +47,10 @@ def fragment(fit: Fit) -> str:
     return "".join(
         [
             "<div>",
-            _paragraph(f"{fit.run.name}: {tables.points_sentence(fit)}."),
-            _paragraph(tables.verdict_sentence(fit)),
-            _table(tables.parameter_grid(fit)),
-            _table(tables.forecast_grid(fit)),
+            paragraph(f"{fit.run.name}: {tables.points_sentence(fit)}."),
+            paragraph(tables.verdict_sentence(fit)),
+            table(tables.parameter_grid(fit)),
+            table(tables.forecast_grid(fit)),
             _doubts(fit, ()),
             inline_svg(fit, fit.run.name),
             "</div>",
@@ -75,7 +76,7 @@ def page(
         *sections,
         _reading(fits),
         f"<h2>How this page was made</h2><pre>{escape(shlex.join(command))}</pre>" * bool(command),
-        _paragraph(f"curvefit {__version__}", "note"),
+        paragraph(f"curvefit {__version__}", "note"),
     ]
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -93,11 +94,11 @@ def _section(fit: Fit, at: ArrayLike, reach: ArrayLike) -> str:
     return "\n".join(
         [
             f"<section><h2>{escape(fit.run.name)}</h2>",
-            _paragraph(f"{fit.run.file}: {tables.points_sentence(fit)}".removeprefix(": "), "note"),
-            _paragraph(tables.verdict_sentence(fit)),
-            _table(tables.parameter_grid(fit)),
-            _table(tables.forecast_grid(fit, at)),
-            _table(tables.reach_grid(fit, reach)) if np.size(reach) else "",
+            paragraph(f"{fit.run.file}: {tables.points_sentence(fit)}".removeprefix(": "), "note"),
+            paragraph(tables.verdict_sentence(fit)),
+            table(tables.parameter_grid(fit)),
+            table(tables.forecast_grid(fit, at)),
+            table(tables.reach_grid(fit, reach)) if np.size(reach) else "",
             f"<dl>{facts}</dl>",
             _doubts(fit, at),
             "</section>",
@@ -110,10 +111,10 @@ def _overview(fits: Sequence[Fit], at: ArrayLike, reach: ArrayLike) -> list[str]
     if len(fits) == 1:
         return []
     legend = compact.legend(fits, at)
-    parts = [_table(compact.overview(fits, legend, at))]
+    parts = [table(compact.overview(fits, legend, at))]
     if len(fits) > DETAILED:
-        parts += [_table(compact.forecasts(fits, at))] if np.size(at) else []
-        parts += [_table(compact.reaches(fits, reach))] if np.size(reach) else []
+        parts += [table(compact.forecasts(fits, at))] if np.size(at) else []
+        parts += [table(compact.reaches(fits, reach))] if np.size(reach) else []
     items = "".join(
         f"<dt>{doubt.number} {escape(doubt.code)}, {escape(doubt.holders)}</dt>"
         f"<dd>{escape(doubt.remedy)}</dd>"
@@ -128,7 +129,7 @@ def _doubts(fit: Fit, at: ArrayLike) -> str:
         f"<em>{escape(doubt.remedy)}</em></dd>"
         for doubt in doubts_of(fit, at)
     )
-    return f"<p>Doubts:</p><dl>{items}</dl>" if items else _paragraph("Doubts: none.")
+    return f"<p>Doubts:</p><dl>{items}</dl>" if items else paragraph("Doubts: none.")
 
 
 def _reading(fits: Sequence[Fit]) -> str:
@@ -136,19 +137,3 @@ def _reading(fits: Sequence[Fit]) -> str:
     notes = dict.fromkeys(note.message for fit in fits for note in fit.run.notes)
     items = "".join(f"<li>{escape(message)}</li>" for message in list(notes)[:20])
     return f"<h2>How the input was read</h2><ul>{items}</ul>" if items else ""
-
-
-def _paragraph(text: str, css: str = "") -> str:
-    return f"<p{f' class={css}' if css else ''}>{escape(text)}</p>"
-
-
-def _table(grid: tables.Grid) -> str:
-    def line(cells: Sequence[str], tag: str) -> str:
-        row = "".join(
-            f"<{tag}{' class=l' if i in grid.left else ''}>{escape(cell)}</{tag}>"
-            for i, cell in enumerate(cells)
-        )
-        return f"<tr>{row}</tr>"
-
-    rows = "".join(line(row, "td") for row in grid.rows)
-    return f"<table><caption>{escape(grid.title)}</caption>{line(grid.header, 'th')}{rows}</table>"
