@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curvefit.laws import LAWS
-from curvefit.marginal import Marginal, Moments, shape_box
+from curvefit.marginal import TINY, Marginal, Moments, shape_box
 from curvefit.normal import normal_cdf, normal_quantile
 from curvefit.ridge import Ridge, find_ridge
 from curvefit.sobol import hammersley
@@ -38,6 +38,7 @@ SPLIT = 3
 STEEPEST = 2.5
 BLOCK = 256  # atoms at a time, so that a block stays in the cache
 STRIDE = 4
+ORDER_DIGITS = 9  # asymptotes closer than this tie, so that rounding never reorders cells
 NEGLIGIBLE = 14.0  # nats below the heaviest cell
 LAW_PRIOR = {
     "sigmoid": 0.5,
@@ -250,9 +251,9 @@ def _place_shapes(
     log_mass = _cells(ridge.log_w, at_u, at_b, STEEPEST)
     log_mass = log_mass + np.log(_spacing(ridge, u_fine) / m * du)[:, None]
     chosen = np.flatnonzero(log_mass.ravel() > log_mass.max() - NEGLIGIBLE)
-    by_A = _cells(A, at_u, at_b).ravel()
+    by_A = np.round(_cells(A, at_u, at_b).ravel() / (np.ptp(A) + TINY), ORDER_DIGITS)
     models = np.searchsorted(chosen, np.arange(1, len(log_mass)) * log_mass[0].size)
-    order = np.concatenate([c[by_A[c].argsort()] for c in np.split(chosen, models)])
+    order = np.concatenate([c[by_A[c].argsort(kind="stable")] for c in np.split(chosen, models)])
     mass = np.exp(log_mass.ravel()[order] - log_mass.max())
     total = np.cumsum(mass)
     index = np.searchsorted(total, cube[0] * total[-1] * (1.0 - 1e-12))
