@@ -21,6 +21,7 @@ from curvefit._version import __version__
 
 TYPE_CHECKING = False  # as in typing, whose import costs more than all of this
 if TYPE_CHECKING:
+    from curvefit.backtest import Backtest, backtest
     from curvefit.errors import (
         AmbiguousColumn,
         CurvefitError,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LAWS",
     "AmbiguousColumn",
+    "Backtest",
     "CurvefitError",
     "CurvefitWarning",
     "Doubt",
@@ -52,6 +54,7 @@ __all__ = [
     "Runs",
     "Verdict",
     "__version__",
+    "backtest",
     "curve",
     "fit",
     "load",
@@ -59,6 +62,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "curvefit.backtest": "Backtest backtest",
     "curvefit.errors": "AmbiguousColumn CurvefitError CurvefitWarning FitError InputError",
     "curvefit.fit": "Fit fit",
     "curvefit.laws": "LAWS curve",

@@ -24,7 +24,7 @@ from curvefit.results import LawWeight
 from curvefit.runs import Run
 from curvefit.window import bounds_of, checked_level, fixed_r0, window
 
-__all__ = ["METHODS", "Fit", "fit", "marginal_of"]
+__all__ = ["METHODS", "Fit", "check_choices", "fit", "marginal_of"]
 
 METHODS = ("posterior", "least-squares", "scalerl-grid")
 LEAST_WEIGHT = 0.005  # laws less probable are left out of the forecast
@@ -117,15 +117,26 @@ def fit(
     """
     run = _as_run(data, y, n, {"x": x})
     level = checked_level(level)
-    if law != "average" and law not in LAWS:
-        raise InputError(f"law {law!r} is unknown; choose average, {', '.join(LAWS)}")
-    if method not in METHODS:
-        raise InputError(f"method {method!r} is unknown; choose {', '.join(METHODS)}")
+    check_choices(law, method)
     used, later = window(run, skip=skip, until=until)
     fixed = fixed_r0(used, r0)
     if method != "posterior":
         return _point_only(used, later, level, law, method, r0, fixed)
     return _with_posterior(used, later, level, law, r0, fixed)
+
+
+def check_choices(law: str, method: str) -> None:
+    """Refuse a law or a method that does not exist.
+
+    Raises
+    ------
+    InputError
+        If there is none of that name.
+    """
+    if law != "average" and law not in LAWS:
+        raise InputError(f"law {law!r} is unknown; choose average, {', '.join(LAWS)}")
+    if method not in METHODS:
+        raise InputError(f"method {method!r} is unknown; choose {', '.join(METHODS)}")
 
 
 def marginal_of(run: Run, fixed_r0: float | None = None) -> Marginal:
