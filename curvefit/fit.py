@@ -158,15 +158,14 @@ def _with_posterior(
     run: Run, later: Run | None, level: float, law: str, r0: str | float, fixed: float | None
 ) -> Fit:
     marginal = marginal_of(run, fixed)
-    ridges = {name: ridge_of(marginal, name) for name in LAWS}
+    forecasting = list(LAWS) if law == "average" else [law]
+    ridges = {name: ridge_of(marginal, name) for name in forecasting}
     weights = law_weights(ridges, marginal.x)
     laws = tuple(
         LawWeight(name, w, asymptote_of(marginal, name, ridges[name]))
         for name, w in weights.items()
     )
-    sigmoid = atoms_of(marginal, "sigmoid", ATOMS, ridges["sigmoid"])
-    if law != "average":
-        weights = {law: 1.0}
+    sigmoid = atoms_of(marginal, "sigmoid", ATOMS, ridges.get("sigmoid"))
     chosen = {name: w for name, w in weights.items() if w > LEAST_WEIGHT}
     parts = [
         sigmoid if name == "sigmoid" else atoms_of(marginal, name, round(w * ATOMS), ridges[name])

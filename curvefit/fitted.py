@@ -63,6 +63,7 @@ class Fit:
     point : PointFit
         The least-squares (or grid) fit.
     laws : tuple of LawWeight
+        The laws that forecast: all of them, or the one asked for.
     """
 
     run: Run
@@ -164,7 +165,9 @@ class Fit:
         return low.reshape(C.shape), high.reshape(C.shape)
 
     def _observe(self, a: Atoms, curve: FloatArray, C: FloatArray) -> FloatArray:
-        """Add to each atom's curve, shape (M, k), what an evaluation at C would err by.
+        """Add to each atom's curve, shape (M, k), what an evaluation at C would err by: (2M, k).
+
+        Each atom errs by its own draw and by its opposite.
 
         The run noise starts from where it stands at the last evaluation and forgets it with
         distance; the evaluation noise is that of the points seen.
@@ -176,7 +179,8 @@ class Fit:
         memory = np.where(inside, 0.0, a.rho[:, None] ** np.minimum(ahead, 1e4))
         variance = a.last_var[:, None] * memory**2 + a.run[:, None] * (1.0 - memory**2)
         spread = np.sqrt(variance + a.white[:, None])
-        values = curve + a.last[:, None] * memory + a.draw[:, None] * spread
+        expected, error = curve + a.last[:, None] * memory, a.draw[:, None] * spread
+        values = np.concatenate([expected + error, expected - error])
         return np.clip(values, 0.0, 1.0) if self.run.bounded else values
 
     @staticmethod
