@@ -69,6 +69,7 @@ class Decoder:
         self.heads = config.num_attention_heads
         self.kv_heads = config.num_key_value_heads
         self.head_size = getattr(config, "head_dim", None) or config.hidden_size // self.heads
+        self.parts = [self.heads, 2 * self.kv_heads]
         self.layers = config.num_hidden_layers
         self.vocabulary = config.vocab_size
         self.eps = config.rms_norm_eps
@@ -91,8 +92,9 @@ class Decoder:
 
         self.embedding = take("model.embed_tokens.weight")
         self.blocks = [self._block(weights, f"model.layers.{i}.", take) for i in range(self.layers)]
-        self.norm = self._norm_weight(take("model.norm.weight"))
-        self.head = take("lm_head.weight", self.head_dtype)
+        norm = take("model.norm.weight")
+        self.norm = None if self.direct else norm
+        self.head = self._behind(norm, take("lm_head.weight", self.head_dtype))
 
     def _check_weights(self, weights: Mapping[str, Tensor]) -> None:
         missing = sorted(self.shapes.keys() - weights.keys())
@@ -117,9 +119,7 @@ class Decoder:
         """Fuse one layer's matrices; rows of q and k are reordered for the complex rotation."""
         attention, mlp = prefix + "self_attn.", prefix + "mlp."
 
-        def fused(kind: str) -> Tensor | None:
-            if f"{attention}q_proj.{kind}" not in weights:
-                return None
+        def fused(kind: str) -> Tensor:
             q, k, v = (take(f"{attention}{x}_proj.{kind}") for x in "qkv")
             return torch.cat([self._interleave(q), self._interleave(k), v])
 
@@ -127,16 +127,20 @@ class Decoder:
         if f"{attention}q_norm.weight" in weights:
             q, k = (self._interleave(take(f"{attention}{x}_norm.weight")) for x in "qk")
             norms = torch.cat([q.expand(self.heads, -1), k.expand(self.kv_heads, -1)])
+        norm1 = take(prefix + "input_layernorm.weight")
+        norm2 = take(prefix + "post_attention_layernorm.weight")
         output_bias = f"{attention}o_proj.bias"
         return {
-            "norm1": self._norm_weight(take(prefix + "input_layernorm.weight")),
-            "qkv": fused("weight"),
-            "qkv_bias": fused("bias"),
+            "norm1": None if self.direct else norm1,
+            "qkv": self._behind(norm1, fused("weight")),
+            "qkv_bias": fused("bias") if f"{attention}q_proj.bias" in weights else None,
             "qk_norm": norms,
             "output": take(attention + "o_proj.weight").t(),
             "output_bias": take(output_bias) if output_bias in weights else None,
-            "norm2": self._norm_weight(take(prefix + "post_attention_layernorm.weight")),
-            "gate_up": torch.cat([take(mlp + "gate_proj.weight"), take(mlp + "up_proj.weight")]),
+            "norm2": None if self.direct else norm2,
+            "gate_up": self._behind(
+                norm2, torch.cat([take(mlp + "gate_proj.weight"), take(mlp + "up_proj.weight")])
+            ),
             "down": take(mlp + "down_proj.weight").t(),
         }
 
@@ -159,20 +163,21 @@ class Decoder:
             self.rotations = torch.polar(torch.full_like(angles, scale), angles).to(self.device)
         return self.rotations
 
-    def _norm_weight(self, weight: Tensor) -> Tensor:
-        return weight * weight.shape[0] ** 0.5 if self.direct else weight
-
-    def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
+    def _norm(self, x: Tensor, weight: Tensor | None) -> Tensor:
         """Root-mean-square norm of the last dimension.
 
         torch composes it of eight operations on a CPU, where for small batches every operation
-        counts: x / sqrt(mean(x²) + ε) is x·√E over the hypotenuse of |x| and √(E·ε), and √E is in
-        the weight.
+        counts. Three do: x / sqrt(mean(x²) + ε) is x·√E over the hypotenuse of |x| and √(E·ε);
+        `_behind` has put √E and the norm's weight into the matrix that follows.
         """
-        if not self.direct:
+        if weight is not None:
             return torch.rms_norm(x, x.shape[-1:], weight, self.eps)
         length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        return x.div(length.hypot_(self.root_eps)).mul_(weight)
+        return x.div(length.hypot_(self.root_eps))
+
+    def _behind(self, norm: Tensor, matrix: Tensor) -> Tensor:
+        """The matrix that follows a norm, with its weight [E] in it where `_norm` leaves it out."""
+        return matrix * (norm * norm.shape[0] ** 0.5) if self.direct else matrix
 
     def _project(self, block: dict[str, Any], x: Tensor, turn: Tensor) -> tuple[Tensor, Tensor]:
         """Queries [rows, H, D] and keys with values [rows, 2K, D] of x [rows, E]."""
@@ -182,10 +187,10 @@ class Decoder:
         if block["qk_norm"] is not None:
             qk = torch.rms_norm(heads[:, :turned], (self.head_size,), None, self.eps)
             heads[:, :turned] = qk * block["qk_norm"]
-        pairs = torch.view_as_complex(heads.float().view(*heads.shape[:2], -1, 2))
+        heads = heads.float()  # the rotation happens in place, in float32
+        pairs = torch.view_as_complex(heads.view(x.shape[0], -1, self.head_size // 2, 2))
         pairs.narrow(1, 0, turned).mul_(turn)
-        heads = torch.view_as_real(pairs).view(heads.shape).to(self.dtype)
-        q, kv = heads.split_with_sizes([self.heads, 2 * self.kv_heads], dim=1)
+        q, kv = heads.to(self.dtype).split_with_sizes(self.parts, dim=1)
         return q, kv
 
     def _finish(self, block: dict[str, Any], x: Tensor, attended: Tensor) -> Tensor:
@@ -196,9 +201,8 @@ class Decoder:
         gate, up = F.linear(self._norm(x, block["norm2"]), block["gate_up"]).chunk(2, dim=-1)
         return torch.addmm(x, F.silu(gate).mul_(up), block["down"])
 
-    @torch.inference_mode()
     def step(self, tokens: Tensor, positions: Tensor, cache: Tensor, length: int) -> Tensor:
-        """One token for each of the first n rows of the cache.
+        """One token for each of the first n rows of the cache; to be called in inference mode.
 
         Parameters
         ----------

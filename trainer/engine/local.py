@@ -72,15 +72,15 @@ class LocalEngine:
         self._rows: list[Request] = []
         self._spans: list[list[tuple[int, int]]] = []  # per row (version, first token)
         self._cache = decoder.new_cache(0, WIDTH_STEP)
-        self._position = np.zeros(slots, dtype=np.int64)  # places of the cache in use
-        self._token = np.zeros(slots, dtype=np.int64)  # drawn, but not yet in the cache
-        self._count = np.zeros(slots, dtype=np.int64)  # tokens drawn
-        self._budget = np.zeros(slots, dtype=np.int64)
-        self._seed = np.zeros(slots, dtype=np.uint64)
+        # of each row: places of the cache in use; token drawn, but not yet in the cache; tokens
+        # drawn; most tokens to draw; line of the table of stop ids
+        self._numbers = np.zeros((5, slots), dtype=np.int64)
+        self._position, self._token, self._count, self._budget, self._stop_set = self._numbers
         self._temperature = np.ones(slots, dtype=np.float32)
-        self._stop_set = np.zeros(slots, dtype=np.int64)
         self._ids = np.zeros((slots, WIDTH_STEP), dtype=np.int64)
         self._logprobs = np.zeros((slots, WIDTH_STEP), dtype=np.float32)
+        self._noise = np.zeros((slots, WIDTH_STEP))
+        self._plain = True  # every running row has temperature 1
         self._stop_sets: dict[tuple[int, ...], int] = {}
         self._stops = np.zeros((0, decoder.vocabulary), dtype=bool)  # [stop sets, V]
 
@@ -166,6 +166,7 @@ class LocalEngine:
 
     # ------------------------------------------------------------------ one token for every row
 
+    @torch.inference_mode()
     def tick(self) -> list[Completion]:
         """Admit, draw one token for each running row, and let the finished ones go."""
         free = self.slots - len(self._rows)
@@ -185,13 +186,13 @@ class LocalEngine:
             self._cache,
             int(position.max()) + 1,
         )
-        noise = uniform(self._seed[:n], count)
-        token, logprob = draw(logits, self._temperature[:n], noise)
         everyone = np.arange(n)
+        temperature = None if self._plain else self._temperature[:n]
+        token, logprob = draw(logits, temperature, self._noise[everyone, count])
         self._token[:n] = token
         self._ids[everyone, count] = token
         self._logprobs[everyone, count] = logprob
-        self._tainted = self._tainted or not np.isfinite(logprob).all()
+        self._tainted = self._tainted or not np.isfinite(logprob.sum())
         position += 1
         count += 1
         return self._stops[self._stop_set[:n], token]
@@ -227,26 +228,14 @@ class LocalEngine:
 
     def _move(self, sources: np.ndarray, targets: np.ndarray) -> None:
         """Copy rows: a few at a time, so slices are faster than index tensors."""
-        for state in self._row_states():
+        self._numbers[:, targets] = self._numbers[:, sources]
+        for state in (self._temperature, self._ids, self._logprobs, self._noise):
             state[targets] = state[sources]
         for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
             length = int(self._position[source])
             self._cache[:, :, target, :, :length] = self._cache[:, :, source, :, :length]
             self._rows[target] = self._rows[source]
             self._spans[target] = self._spans[source]
-
-    def _row_states(self) -> tuple[np.ndarray, ...]:
-        return (
-            self._position,
-            self._token,
-            self._count,
-            self._budget,
-            self._seed,
-            self._temperature,
-            self._stop_set,
-            self._ids,
-            self._logprobs,
-        )
 
     # ------------------------------------------------------------------ entering the cache
 
@@ -261,14 +250,20 @@ class LocalEngine:
             self._token[row] = request.ids[-1]
             self._count[row] = 0
             self._budget[row] = params.max_tokens
-            self._seed[row] = params.seed & 0xFFFF_FFFF_FFFF_FFFF
             self._temperature[row] = params.temperature
             self._stop_set[row] = self._stop_index(params.stop_ids)
             self._rows.append(request)
             self._spans.append([(self._version, 0)])
+        last = first + number
+        seeds = [request.params.seed & 0xFFFF_FFFF_FFFF_FFFF for request in requests]
+        budget = int(self._budget[first:last].max())
+        self._noise[first:last, :budget] = uniform(
+            np.array(seeds, dtype=np.uint64)[:, None], np.arange(budget)[None]
+        )
+        self._plain = bool((self._temperature[:last] == 1).all())
         if self._tainted:
-            self._cache[:, :, first : first + number] = 0
-        self._fill(list(range(first, first + number)))
+            self._cache[:, :, first:last] = 0
+        self._fill(list(range(first, last)))
 
     def _rebuild(self) -> None:
         """Compute the cache of every running row again, under the weights of now."""
@@ -323,3 +318,4 @@ class LocalEngine:
         wider = ((0, 0), (0, width - self._ids.shape[1]))
         self._ids = np.pad(self._ids, wider)
         self._logprobs = np.pad(self._logprobs, wider)
+        self._noise = np.pad(self._noise, wider)

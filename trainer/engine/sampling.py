@@ -19,19 +19,20 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def uniform(seed: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Uniform numbers in [0, 1), one for each (seed, place): SplitMix64, 53 bits.
+    """Uniform numbers in [0, 1), one for each pair (seed, place): SplitMix64, 53 bits.
 
     Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014: `place`
     is the number of the draw in the stream of `seed`.
 
     Parameters
     ----------
-    seed : array [n] uint64
-    place : array [n] int64
+    seed : array of uint64
+    place : array of int64
 
     Returns
     -------
-    array [n] float64
+    array of float64
+        Of the two shapes broadcast.
     """
     z = seed + (place.astype(np.uint64) + np.uint64(1)) * GOLDEN
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -41,14 +42,14 @@ def uniform(seed: np.ndarray, place: np.ndarray) -> np.ndarray:
 
 
 def draw(
-    logits: Tensor, temperature: np.ndarray, noise: np.ndarray
+    logits: Tensor, temperature: np.ndarray | None, noise: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """One token a row by inverting the cumulative distribution.
 
     Parameters
     ----------
     logits : Tensor [n, V] float32
-    temperature : array [n] float32
+    temperature : array [n] float32, or None when all are 1
         0 takes the most likely token and reports its log-probability at temperature 1.
     noise : array [n] float64
         Uniform in [0, 1).
@@ -59,16 +60,15 @@ def draw(
     logprob : array [n] float32
         log softmax(logits / temperature) at the token. NaN where the logits give no distribution.
     """
-    greedy = temperature == 0
-    if (temperature != 1).any():
-        scale = torch.from_numpy(np.where(greedy, np.float32(1), temperature))
+    if temperature is not None:
+        scale = torch.from_numpy(np.where(temperature == 0, np.float32(1), temperature))
         logits = logits / scale.to(logits.device)[:, None]
     logp = torch.log_softmax(logits, dim=-1)
-    mass = logp.double().exp_().cumsum(dim=-1)
+    mass = logp.exp().cumsum(dim=-1, dtype=torch.float64)
     level = torch.from_numpy(noise).to(logits.device)[:, None] * mass[:, -1:]
     token = torch.searchsorted(mass, level, right=True).clamp_(max=logits.shape[1] - 1)
-    if greedy.any():
-        best = logits.argmax(dim=-1, keepdim=True)
-        token = torch.where(torch.from_numpy(greedy).to(logits.device)[:, None], best, token)
+    if temperature is not None and (temperature == 0).any():
+        greedy = torch.from_numpy(temperature == 0).to(logits.device)[:, None]
+        token = torch.where(greedy, logits.argmax(dim=-1, keepdim=True), token)
     logprob = logp.gather(1, token)
     return token.squeeze(1).cpu().numpy(), logprob.squeeze(1).cpu().numpy()
