@@ -22,6 +22,8 @@ from curvefit._version import __version__
 TYPE_CHECKING = False  # as in typing, whose import costs more than all of this
 if TYPE_CHECKING:
     from curvefit.backtest import Backtest, backtest
+    from curvefit.compare import compare
+    from curvefit.comparison import Comparison
     from curvefit.errors import (
         AmbiguousColumn,
         CurvefitError,
@@ -40,6 +42,7 @@ __all__ = [
     "LAWS",
     "AmbiguousColumn",
     "Backtest",
+    "Comparison",
     "CurvefitError",
     "CurvefitWarning",
     "Doubt",
@@ -55,6 +58,7 @@ __all__ = [
     "Verdict",
     "__version__",
     "backtest",
+    "compare",
     "curve",
     "fit",
     "load",
@@ -63,6 +67,8 @@ __all__ = [
 
 _MODULES = {
     "curvefit.backtest": "Backtest backtest",
+    "curvefit.compare": "compare",
+    "curvefit.comparison": "Comparison",
     "curvefit.errors": "AmbiguousColumn CurvefitError CurvefitWarning FitError InputError",
     "curvefit.fit": "Fit fit",
     "curvefit.laws": "LAWS curve",

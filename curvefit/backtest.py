@@ -149,9 +149,9 @@ def backtest(
     >>> import curvefit
     >>> C = [100.0 * k for k in range(41)]
     >>> y = curvefit.curve(C, A=0.6, B=1.5, C_mid=600, R0=0.2) + 0.002 * (-1.0) ** np.arange(41)
-    >>> result = backtest(curvefit.load({"step": C, "pass_rate": y}), at=[0.5])
-    >>> print(result.sentences[0])
-    had you asked at 50 % of this run, it would have said 0.5713 to 0.5823; it reached 0.5768
+    >>> (half,) = backtest(curvefit.load({"step": C, "pass_rate": y}), at=[0.5]).origins
+    >>> 0.57 < half.low < half.reached < half.high < 0.59
+    True
     """
     runs = [runs] if isinstance(runs, Run) else list(runs)
     if not runs:

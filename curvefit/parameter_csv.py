@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from curvefit.fit import Fit
 
-__all__ = ["parameter_csv"]
+__all__ = ["cell", "harmless", "parameter_csv"]
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 ORIGIN = ("run", "file", "x", "unit", "y")
@@ -39,22 +39,24 @@ def _row(fit: Fit) -> list[str]:
     words = [run.name, run.file, run.x.column, run.x.unit, run.y.column]
     values = [value for name in PARAMS for value in fit.params[name]]
     counts = [str(len(run)), str(0 if fit.held_out is None else len(fit.held_out))]
-    held_out = ["", ""] if scored is None else [_cell(scored.mae), _cell(scored.inside)]
+    held_out = ["", ""] if scored is None else [cell(scored.mae), cell(scored.inside)]
     return [
-        *map(_harmless, words),
+        *map(harmless, words),
         *counts,
-        _cell(fit.level),
-        *map(_cell, values),
+        cell(fit.level),
+        *map(cell, values),
         *held_out,
         fit.verdict.asymptote,
         " ".join(dict.fromkeys(doubt.code for doubt in fit.doubts)),
     ]
 
 
-def _cell(value: float) -> str:
+def cell(value: float) -> str:
+    """Write a number; nothing for one that is not known."""
     return f"{value:.10g}" if math.isfinite(value) else ""
 
 
-def _harmless(name: str) -> str:
+def harmless(name: str) -> str:
+    """Write a name so that no spreadsheet runs it as a formula."""
     name = name.encode("utf-8", "backslashreplace").decode("utf-8")
     return f"'{name}" if name.startswith(FORMULA) else name

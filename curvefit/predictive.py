@@ -32,16 +32,23 @@ def forecaster_of(fit: Fit) -> Atoms:
     return fit.forecaster
 
 
-def curves(fit: Fit, C: FloatArray) -> FloatArray:
-    """Score of every equally likely mean curve at compute C of shape (k,): shape (M, k)."""
-    return forecaster_of(fit).curve(log_compute(C))
+def curves(fit: Fit, C: FloatArray, *, every: int = 1) -> FloatArray:
+    """Score of equally likely mean curves at compute C of shape (k,): shape (M, k).
+
+    `every` > 1 takes a fair part of the curves: the first 1/`every` of them.
+    """
+    atoms = forecaster_of(fit)
+    if every > 1:
+        atoms = atoms.take(np.arange(len(atoms) // every))
+    return atoms.curve(log_compute(C))
 
 
 def mean_observed(fit: Fit, C: FloatArray) -> FloatArray:
-    """What the mean of evaluations at each compute of C, beyond the data, may turn out: shape (M,).
+    """What the mean of evaluations, one at each compute of C, may turn out to be: shape (2M,).
 
     The mean curve over C, the run noise that the last evaluation hands on and that neighbouring
-    evaluations share, and the evaluation noise, which averages out.
+    evaluations share, and the evaluation noise, which averages out. Each atom errs by its own draw
+    and by its opposite. C lies beyond the data.
     """
     atoms = forecaster_of(fit)
     mean, spread = atoms.curve(log_compute(C)).mean(axis=1), atoms.white / len(C)
@@ -53,7 +60,8 @@ def mean_observed(fit: Fit, C: FloatArray) -> FloatArray:
         kept = float(memory.mean())
         mean[chosen] += atoms.last[chosen] * kept
         spread[chosen] += atoms.last_var[chosen] * kept**2 + atoms.run[chosen] * fresh.mean()
-    values = mean + atoms.draw * np.sqrt(spread)
+    error = atoms.draw * np.sqrt(spread)
+    values = np.concatenate([mean + error, mean - error])
     return np.clip(values, 0.0, 1.0) if fit.run.bounded else values
 
 

@@ -1,0 +1,324 @@
+"""Recipes side by side: which is better, by how much, how surely, and from which compute on.
+
+Two questions, two rankings: the score at a stated compute, which is forecast by all laws, and the
+asymptote A of ScaleRL's sigmoid, by which the paper ranks (arXiv 2510.13786, section 7). Both allow
+for what differs from seed to seed (`pooling`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curvefit.comparable import Grouped, RecipeOf, grouped
+from curvefit.comparison import Comparison, Pair, Recipe
+from curvefit.digits import significant
+from curvefit.errors import InputError
+from curvefit.fit_doubts import span
+from curvefit.fitted import Fit
+from curvefit.fixed_asymptote import MARGIN, FixedA, compare_at_fixed_A
+from curvefit.pairs import crossing, difference, ratio
+from curvefit.pooling import SEED_B, SEED_SCORE, Pool, pool, pool_curves
+from curvefit.posterior import ATOMS, STRIDE, mixture
+from curvefit.predictive import curves
+from curvefit.ranking import rank
+from curvefit.results import Estimate, Reach
+from curvefit.runs import Run
+from curvefit.tables import x_words, y_words
+from curvefit.window import checked_level
+from curvefit.wording import listed, printable
+
+__all__ = ["compare"]
+
+FloatArray = NDArray[np.float64]
+
+LEAD = 0.005  # by so much a curve must be ahead on its side of a crossing
+CURVE_POINTS = 64
+BEYOND = 100.0  # curves are followed to so many times the last compute
+NAN = float("nan")
+
+
+class Pools(NamedTuple):
+    """Each recipe's equally likely values, in the order of `names`; B and C_mid as logarithms."""
+
+    names: tuple[str, ...]
+    score: Pool
+    A: Pool
+    ln_B: Pool
+    ln_C_mid: Pool
+    curves: FloatArray
+    ln_C: FloatArray
+
+
+def compare(
+    runs: Iterable[Run | Fit],
+    *,
+    recipe: RecipeOf = None,
+    at: float | None = None,
+    reach: Sequence[float] = (),
+    level: float = 0.9,
+    law: str = "average",
+    r0: str | float = "fit",
+    skip: float = 0.0,
+    until: float | str | None = None,
+) -> Comparison:
+    """Compare recipes, each of one or several runs.
+
+    Parameters
+    ----------
+    runs : iterable of Run or Fit
+        Runs are fitted; fits stay as they are.
+    recipe : mapping or callable, optional
+        The recipe of each run, by its name, or as a function of the run. Left out, runs whose names
+        differ in a seed's number alone (``grpo, seed 1``) are seeds of one recipe.
+    at : float, optional
+        Compute at which scores are compared; twice the largest last compute when left out.
+    reach : sequence of float
+        Scores of which the compute to reach them is compared.
+    level : float
+        Probability content of the intervals.
+    law, r0, skip, until
+        As in `curvefit.fit`.
+
+    Raises
+    ------
+    InputError
+        If there are not two runs, or an option cannot be used.
+
+    Examples
+    --------
+    >>> import curvefit
+    >>> C = [200.0 * k for k in range(41)]
+    >>> noise = 0.002 * np.sin(7.0 * np.arange(41))
+    >>> scores = {A: curvefit.curve(C, A, 1.8, 1000, 0.3) + noise for A in (0.5, 0.62)}
+    >>> runs = [curvefit.load({"step": C, "pass_rate": y})[0] for y in scores.values()]
+    >>> recipe = dict(zip(runs, "ab")).__getitem__
+    >>> compare(runs, recipe=recipe).rankings[1].places[0].recipe
+    'b'
+    """
+    runs = list(runs)
+    if len(runs) < 2:
+        raise InputError(f"a comparison needs at least 2 runs, there are {len(runs)}")
+    level = checked_level(level)
+    options = {"law": law, "r0": r0, "skip": skip, "until": until, "level": level}
+    found = grouped(runs, recipe, options)
+    fits = [fitted for of_recipe in found.recipes.values() for fitted in of_recipe]
+    if not fits:
+        return _nothing(found, level, tuple(reach))
+    at = _checked_at(at, fits)
+    pools = _pools(found.recipes, at)
+    order = np.argsort(-np.median(pools.score.draws, axis=1), kind="stable").tolist()
+    several = any(len(of_recipe) > 1 for of_recipe in found.recipes.values())
+    recipes = [_recipe(pools, i, found.recipes, tuple(reach), level) for i in order]
+    pairs = [_pair(pools, i, j, found.recipes, reach, level) for i, j in combinations(order, 2)]
+    words = f"the {y_words(fits[0].run)} at {at:,.7g} {x_words(fits[0].run)}"
+    rankings = (
+        rank("score", words, pools.names, pools.score.draws),
+        rank("A", "the asymptote A", pools.names, pools.A.draws),
+    )
+    spread = {
+        "A": _estimate(pools.A.spread, level),
+        "score": _estimate(pools.score.spread, level),
+    }
+    return Comparison(
+        at=at,
+        reach=tuple(float(y) for y in reach),
+        level=level,
+        recipes=tuple(recipes),
+        pairs=tuple(pairs),
+        rankings=rankings if len(recipes) > 1 else (),
+        spread=spread,
+        spread_known=several,
+        excluded=tuple(found.excluded),
+        notes=tuple(_notes(found, several, spread)),
+        fits={name: tuple(found.recipes[name]) for name in (r.recipe for r in recipes)},
+    )
+
+
+def _nothing(found: Grouped, level: float, reach: tuple[float, ...]) -> Comparison:
+    notes = ("no run is left to compare",)
+    return Comparison(NAN, reach, level, (), (), (), {}, False, tuple(found.excluded), notes, {})
+
+
+def _checked_at(at: float | None, fits: Sequence[Fit]) -> float:
+    if at is None:
+        return 2.0 * max(float(f.run.compute[-1]) for f in fits)
+    if not (np.isfinite(at) and at > 0):
+        raise InputError(f"cannot compare at compute {at:g}: give a number above 0")
+    return float(at)
+
+
+# ---------------------------------------------------------------- pooling
+
+
+def _pools(recipes: dict[str, list[Fit]], at: float) -> Pools:
+    groups = list(recipes.values())
+    fits = [fitted for group in groups for fitted in group]
+    unit = float(np.median([span(f) for f in fits]))
+    margin = SEED_SCORE._replace(median=SEED_SCORE.median * unit)
+    here = np.array([at])
+    score = pool([np.array([curves(f, here)[:, 0] for f in group]) for group in groups], margin)
+    tables = [[_parameters(f) for f in group] for group in groups]
+    A, ln_B, ln_C_mid = (
+        pool([np.array([t[k] for t in group]) for group in tables], prior)
+        for k, prior in enumerate((margin, SEED_B, SEED_B))
+    )
+    if all(f.run.bounded for f in fits):
+        np.clip(score.draws, 0.0, 1.0, out=score.draws)
+        np.clip(A.draws, 0.0, 1.0, out=A.draws)
+    ln_C = _grid(fits)
+    own = [np.array([curves(f, np.exp(ln_C), every=STRIDE) for f in group]) for group in groups]
+    together = pool_curves(own, score.spread[::STRIDE], _growth(own, fits, at))
+    return Pools(tuple(recipes), score, A, ln_B, ln_C_mid, together, ln_C)
+
+
+def _parameters(fit: Fit) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Equally likely values of A, ln B and ln C_mid of the sigmoid, each of shape (M,)."""
+    assert fit.sigmoid is not None
+    a = mixture([fit.sigmoid], [1.0], ATOMS)
+    return a.A, np.log(a.B), a.ln_c
+
+
+def _grid(fits: Sequence[Fit]) -> FloatArray:
+    """Ln C from the first positive compute of the data to a hundred times the last."""
+    first = min(float(f.run.compute[f.run.compute > 0][0]) for f in fits)
+    last = max(float(f.run.compute[-1]) for f in fits)
+    return np.linspace(np.log(first), np.log(BEYOND * last), CURVE_POINTS)
+
+
+def _growth(own: Sequence[FloatArray], fits: Sequence[Fit], at: float) -> FloatArray:
+    """The seed spread at each compute of the grid as a share of that at `at`: as gain to gain."""
+    seeds = np.concatenate([np.median(group, axis=1) for group in own])
+    start = np.array([f.params["R0"].value for f in fits])
+    gain = np.maximum(seeds - start[:, None], 0.0).mean(axis=0)
+    there = float(np.maximum([float(f([at])[0]) for f in fits] - start, 0.0).mean())
+    return np.minimum(gain / there, 2.0) if there > 0 else np.ones_like(gain)
+
+
+# ---------------------------------------------------------------- rows
+
+
+def _estimate(values: FloatArray, level: float) -> Estimate:
+    tail = (1.0 - level) / 2.0
+    low, middle, high = np.quantile(values, (tail, 0.5, 1.0 - tail), method="hazen").tolist()
+    return Estimate(middle, low, high)
+
+
+def _recipe(
+    pools: Pools, i: int, recipes: dict[str, list[Fit]], reach: Sequence[float], level: float
+) -> Recipe:
+    name = pools.names[i]
+    fits = recipes[name]
+    return Recipe(
+        recipe=name,
+        runs=tuple(f.run.name for f in fits),
+        points=sum(len(f.run) for f in fits),
+        last=max(float(f.run.compute[-1]) for f in fits),
+        A=_estimate(pools.A.draws[i], level),
+        B=_estimate(np.exp(pools.ln_B.draws[i]), level),
+        C_mid=_estimate(np.exp(pools.ln_C_mid.draws[i]), level),
+        score=_estimate(pools.score.draws[i], level),
+        reach=tuple(_reach(pools, i, y, level) for y in reach),
+    )
+
+
+def _ln_reach(pools: Pools, i: int, y: float) -> FloatArray:
+    """Ln of the compute at which each curve first reaches y; ∞ if not within the grid."""
+    R, ln_C = pools.curves[i], pools.ln_C
+    above = y <= R
+    k = above.argmax(axis=1)
+    rows, after = np.arange(len(R)), np.maximum(k, 1)
+    low, high = R[rows, after - 1], R[rows, after]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        part = (y - low) / (high - low)
+    at = ln_C[after - 1] + part * (ln_C[after] - ln_C[after - 1])
+    at = np.where(k == 0, ln_C[0], at)
+    return np.where(above.any(axis=1), at, np.inf)
+
+
+def _reach(pools: Pools, i: int, y: float, level: float) -> Reach:
+    at = np.sort(_ln_reach(pools, i, y))
+    tail = (1.0 - level) / 2.0
+    picks = [at[min(int(p * len(at)), len(at) - 1)] for p in (tail, 0.5, 1.0 - tail)]
+    low, middle, high = (float(np.exp(v)) if np.isfinite(v) else NAN for v in picks)
+    return Reach(float(y), middle, low, high, float(np.isfinite(at).mean()))
+
+
+def _pair(
+    pools: Pools,
+    i: int,
+    j: int,
+    recipes: dict[str, list[Fit]],
+    reach: Sequence[float],
+    level: float,
+) -> Pair:
+    unit = span(recipes[pools.names[i]][0])
+    A = difference(pools.A.draws[i], pools.A.draws[j], level)
+    ahead = [ratio(_ln_reach(pools, i, y), _ln_reach(pools, j, y), level) for y in reach]
+    return Pair(
+        first=pools.names[i],
+        second=pools.names[j],
+        score=difference(pools.score.draws[i], pools.score.draws[j], level),
+        A=A,
+        B=ratio(pools.ln_B.draws[i], pools.ln_B.draws[j], level),
+        C_mid=ratio(pools.ln_C_mid.draws[i], pools.ln_C_mid.draws[j], level),
+        reach=tuple(ahead),
+        crossing=crossing(pools.curves[i], pools.curves[j], pools.ln_C, level, LEAD * unit),
+        fixed_A=_fixed(pools, i, j, recipes, A.value, level),
+    )
+
+
+def _fixed(
+    pools: Pools, i: int, j: int, recipes: dict[str, list[Fit]], gap: float, level: float
+) -> FixedA | None:
+    """B with the mean A, if the asymptotes lie within the margin of each other."""
+    first, second = recipes[pools.names[i]], recipes[pools.names[j]]
+    if abs(gap) > MARGIN * span(first[0]):
+        return None
+    mean = float(np.median(pools.A.draws[i]) + np.median(pools.A.draws[j])) / 2.0
+    return compare_at_fixed_A(first, second, mean, float(np.median(pools.ln_B.spread)), level)
+
+
+# ---------------------------------------------------------------- notes
+
+
+def _notes(found: Grouped, several: bool, spread: dict[str, Estimate]) -> Iterable[str]:
+    value, low, high = (significant(v, 2) for v in spread["A"])
+    if several:
+        yield (
+            f"A scatters from seed to seed by {value} (sd, between {low} and {high}), estimated "
+            "from the recipes with several seeds and taken to hold for all"
+        )
+    else:
+        yield (
+            f"one seed a recipe: that A scatters from seed to seed by about {value} (sd) is an "
+            "assumption, ScaleRL's margin of ±0.02 (arXiv 2510.13786, A.5); run a second seed"
+        )
+    for name, fits in found.recipes.items():
+        lost = [e.run for e in found.excluded if e.recipe == name]
+        if lost:
+            yield (
+                f"{printable(name)}: {len(lost)} of {len(lost) + len(fits)} runs left out "
+                f"({listed(lost, 3)}): the comparison speaks of the runs that remain"
+            )
+    open_A = [name for name, fits in found.recipes.items() if not any(map(_identified, fits))]
+    if open_A:
+        yield (
+            f"A is not identified by any run of {listed(open_A, 5)}: what is said of it rests on "
+            "the prior; go by the score"
+        )
+    columns = dict.fromkeys(f.run.y.column for fits in found.recipes.values() for f in fits)
+    files = {f.run.file for fits in found.recipes.values() for f in fits}
+    if len(columns) > 1 and len(files) > 1:
+        yield (
+            f"scores come from columns of different names ({listed(columns, 3)}): the comparison "
+            "holds only if they are the same evaluation"
+        )
+
+
+def _identified(fit: Fit) -> bool:
+    return fit.verdict.asymptote != "not identified"
