@@ -225,8 +225,10 @@ def test_steps_that_stay_non_finite_stop_the_run_with_the_last_good_checkpoint(
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert code == 1
     assert "3 steps in a row were not finite" in error
-    assert "step-000002" in error  # the last before the steps that were not finite
     steps = rows(tmp_path / "a", "step")
-    assert [bool(r["skipped"]) for r in steps] == [False, False, True, True, True]
+    good = len(steps) - 3  # one or two, as the first rollouts fall
+    assert good >= 1
+    assert [bool(r["skipped"]) for r in steps] == [False] * good + [True] * 3
+    assert f"step-{good:06d}" in error  # the last before the steps that were not finite
     assert steps[-1]["grad_norm"] is None
     assert "grad_norm" in steps[-1]["not_finite"]

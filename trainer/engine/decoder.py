@@ -92,9 +92,8 @@ class Decoder:
 
         self.embedding = take("model.embed_tokens.weight")
         self.blocks = [self._block(weights, f"model.layers.{i}.", take) for i in range(self.layers)]
-        norm = take("model.norm.weight")
-        self.norm = None if self.direct else norm
-        self.head = self._behind(norm, take("lm_head.weight", self.head_dtype))
+        self.norm = self._norm_weight(take("model.norm.weight"))
+        self.head = take("lm_head.weight", self.head_dtype)
 
     def _check_weights(self, weights: Mapping[str, Tensor]) -> None:
         missing = sorted(self.shapes.keys() - weights.keys())
@@ -127,20 +126,16 @@ class Decoder:
         if f"{attention}q_norm.weight" in weights:
             q, k = (self._interleave(take(f"{attention}{x}_norm.weight")) for x in "qk")
             norms = torch.cat([q.expand(self.heads, -1), k.expand(self.kv_heads, -1)])
-        norm1 = take(prefix + "input_layernorm.weight")
-        norm2 = take(prefix + "post_attention_layernorm.weight")
         output_bias = f"{attention}o_proj.bias"
         return {
-            "norm1": None if self.direct else norm1,
-            "qkv": self._behind(norm1, fused("weight")),
+            "norm1": self._norm_weight(take(prefix + "input_layernorm.weight")),
+            "qkv": fused("weight"),
             "qkv_bias": fused("bias") if f"{attention}q_proj.bias" in weights else None,
             "qk_norm": norms,
             "output": take(attention + "o_proj.weight").t(),
             "output_bias": take(output_bias) if output_bias in weights else None,
-            "norm2": None if self.direct else norm2,
-            "gate_up": self._behind(
-                norm2, torch.cat([take(mlp + "gate_proj.weight"), take(mlp + "up_proj.weight")])
-            ),
+            "norm2": self._norm_weight(take(prefix + "post_attention_layernorm.weight")),
+            "gate_up": torch.cat([take(mlp + "gate_proj.weight"), take(mlp + "up_proj.weight")]),
             "down": take(mlp + "down_proj.weight").t(),
         }
 
@@ -163,21 +158,20 @@ class Decoder:
             self.rotations = torch.polar(torch.full_like(angles, scale), angles).to(self.device)
         return self.rotations
 
-    def _norm(self, x: Tensor, weight: Tensor | None) -> Tensor:
+    def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
         """Root-mean-square norm of the last dimension.
 
         torch composes it of eight operations on a CPU, where for small batches every operation
-        counts. Three do: x / sqrt(mean(x²) + ε) is x·√E over the hypotenuse of |x| and √(E·ε);
-        `_behind` has put √E and the norm's weight into the matrix that follows.
+        counts. Four do: x / sqrt(mean(x²) + ε) is x·√E over the hypotenuse of |x| and √(E·ε);
+        `_norm_weight` has put √E into the weight.
         """
-        if weight is not None:
+        if not self.direct:
             return torch.rms_norm(x, x.shape[-1:], weight, self.eps)
         length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        return x.div(length.hypot_(self.root_eps))
+        return x.div(length.hypot_(self.root_eps)).mul_(weight)
 
-    def _behind(self, norm: Tensor, matrix: Tensor) -> Tensor:
-        """The matrix that follows a norm, with its weight [E] in it where `_norm` leaves it out."""
-        return matrix * (norm * norm.shape[0] ** 0.5) if self.direct else matrix
+    def _norm_weight(self, weight: Tensor) -> Tensor:
+        return weight * weight.shape[0] ** 0.5 if self.direct else weight
 
     def _project(self, block: dict[str, Any], x: Tensor, turn: Tensor) -> tuple[Tensor, Tensor]:
         """Queries [rows, H, D] and keys with values [rows, 2K, D] of x [rows, E]."""
