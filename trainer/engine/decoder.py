@@ -227,7 +227,7 @@ class Decoder:
 
     def _bias(self, positions: Tensor, length: int) -> Tensor:
         """0 where a row may look and -inf behind its position, [n·K, 1, L]."""
-        last = positions.repeat_interleave(self.kv_heads).view(-1, 1, 1)
+        last = positions.unsqueeze(1).expand(-1, self.kv_heads).reshape(-1, 1, 1)
         seen, behind = self.limits
         return torch.where(self.places[:length] > last, behind, seen)
 
