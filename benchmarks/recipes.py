@@ -13,10 +13,11 @@ with twice the spread; one seed each; and the time of comparing 5 recipes × 3 s
 
 from __future__ import annotations
 
+import timing  # isort: skip  (sets the number of threads before numpy loads)
+
 import sys
 
-import timing  # first: it sets the number of threads
-import numpy as np  # isort: skip
+import numpy as np
 
 import curvefit
 from curvefit.compare import compare

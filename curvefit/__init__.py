@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from curvefit.backtest import Backtest, backtest
     from curvefit.compare import compare
     from curvefit.comparison import Comparison
+    from curvefit.decide import Decision, decide
     from curvefit.errors import (
         AmbiguousColumn,
         CurvefitError,
@@ -45,6 +46,7 @@ __all__ = [
     "Comparison",
     "CurvefitError",
     "CurvefitWarning",
+    "Decision",
     "Doubt",
     "Estimate",
     "Fit",
@@ -60,6 +62,7 @@ __all__ = [
     "backtest",
     "compare",
     "curve",
+    "decide",
     "fit",
     "load",
     "plot",
@@ -69,6 +72,7 @@ _MODULES = {
     "curvefit.backtest": "Backtest backtest",
     "curvefit.compare": "compare",
     "curvefit.comparison": "Comparison",
+    "curvefit.decide": "Decision decide",
     "curvefit.errors": "AmbiguousColumn CurvefitError CurvefitWarning FitError InputError",
     "curvefit.fit": "Fit fit",
     "curvefit.laws": "LAWS curve",

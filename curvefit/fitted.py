@@ -6,7 +6,7 @@ forecast averages over all laws unless one was asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,8 @@ from curvefit.window import checked_level
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from curvefit.decide import Decision, Gain
 
 __all__ = ["Fit"]
 
@@ -276,6 +278,20 @@ class Fit:
         from curvefit.plot import plot
 
         return plot(self, ax=ax)
+
+    def gain(
+        self, more: Sequence[float] | None = None, *, price: float | None = None
+    ) -> tuple[Gain, ...]:
+        """What further compute gains; see `curvefit.decide.gain`."""
+        from curvefit.decide import gain
+
+        return gain(self, more, price=price)
+
+    def decide(self, **options: Any) -> Decision:
+        """Go on, stop, or measure better; see `curvefit.decide.decide`."""
+        from curvefit.decide import decide
+
+        return decide(self, **options)
 
     def to_dict(self, *, at: ArrayLike = (), reach: ArrayLike = ()) -> dict[str, Any]:
         """The run's record in the ``curvefit/1`` JSON schema: finite numbers or None."""
