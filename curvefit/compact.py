@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 
 from curvefit import digits
 from curvefit.record import doubts_of
-from curvefit.tables import Grid, filled, x_words
+from curvefit.tables import Grid, filled
+from curvefit.units import x_words
 from curvefit.wording import count
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from curvefit.fit import fit
 from curvefit.fitted import Fit
 from curvefit.predictive import forecaster_of
 from curvefit.runs import Run
-from curvefit.tables import x_words, y_words
+from curvefit.units import x_words, y_words
 from curvefit.wording import quoted
 
 __all__ = ["Excluded", "Grouped", "RecipeOf", "grouped", "recipe_namer"]

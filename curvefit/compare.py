@@ -28,7 +28,7 @@ from curvefit.predictive import curves
 from curvefit.ranking import rank
 from curvefit.results import Estimate, Reach
 from curvefit.runs import Run
-from curvefit.tables import x_words, y_words
+from curvefit.units import x_words, y_words
 from curvefit.window import checked_level
 from curvefit.wording import listed, printable
 

@@ -17,7 +17,7 @@ from curvefit.errors import InputError
 from curvefit.fit_doubts import span
 from curvefit.fixed_asymptote import MARGIN, linearised, refit
 from curvefit.plot import STYLES
-from curvefit.tables import x_words, y_words
+from curvefit.units import x_words, y_words
 from curvefit.wording import count
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from curvefit import digits
 from curvefit.compact import shorten
 from curvefit.layout import grid_lines, joined, paragraph, table, wrapped
 from curvefit.record import finite
-from curvefit.tables import Grid, filled, x_words, y_words
+from curvefit.tables import Grid, filled
+from curvefit.units import x_words, y_words
 
 if TYPE_CHECKING:
     from curvefit.comparison import Comparison, Pair

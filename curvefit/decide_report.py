@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from curvefit import digits
 from curvefit.layout import grid_lines, joined, paragraph, table, wrapped
 from curvefit.record import finite
-from curvefit.tables import Grid, filled, x_words, y_words
+from curvefit.tables import Grid, filled
+from curvefit.units import x_words, y_words
 
 if TYPE_CHECKING:
     from curvefit.decide import Decision

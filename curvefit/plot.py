@@ -20,7 +20,7 @@ from curvefit import digits
 from curvefit.compact import shorten
 from curvefit.errors import InputError
 from curvefit.labels import direct_labels, key, run_legend
-from curvefit.tables import x_words, y_words
+from curvefit.units import x_words, y_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

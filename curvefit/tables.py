@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from curvefit import digits
 from curvefit.record import default_at
-from curvefit.runs import Run
+from curvefit.units import x_words, y_words
 
 if TYPE_CHECKING:
     from curvefit.fit import Fit
@@ -27,19 +27,7 @@ __all__ = [
     "points_sentence",
     "reach_grid",
     "verdict_sentence",
-    "x_words",
-    "y_words",
 ]
-
-X_WORDS = {
-    "gpu_hours": "GPU-hours",
-    "step": "steps",
-    "tokens": "tokens",
-    "samples": "samples",
-    "flops": "FLOPs",
-    "hours": "hours",
-}
-Y_WORDS = {"pass_rate": "pass rate", "reward": "reward"}
 
 
 class Grid(NamedTuple):
@@ -52,16 +40,6 @@ class Grid(NamedTuple):
     header: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     left: tuple[int, ...] = (0,)
-
-
-def x_words(run: Run) -> str:
-    """Return the unit of compute in words, or the column where no unit is known."""
-    return X_WORDS.get(run.x.unit, run.x.column)
-
-
-def y_words(run: Run) -> str:
-    """Return what a score is in words."""
-    return Y_WORDS.get(run.y.unit, run.y.column)
 
 
 def verdict_sentence(fit: Fit) -> str:
