@@ -78,6 +78,7 @@ def parser() -> argparse.ArgumentParser:
     _add_input(p.add_argument_group("input"))
     _add_fit(p.add_argument_group("fit"))
     _add_questions(p.add_argument_group("questions"))
+    _add_decisions(p.add_argument_group("decisions"))
     _add_output(p.add_argument_group("output"))
     return p
 
@@ -176,6 +177,45 @@ def _add_questions(group: argparse._ArgumentGroup) -> None:
         type=value.score_list,
         default=(),
         help="compute needed to reach score Y",
+    )
+
+
+def _add_decisions(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add(
+        "--compare",
+        action="store_true",
+        help="recipes side by side: differences with their probability, a ranking, crossings; runs "
+        "whose names differ in a seed's number alone are seeds of one recipe",
+    )
+    add(
+        "--backtest",
+        metavar="P%[,P%...]",
+        nargs="?",
+        type=value.origins,
+        const=(0.1, 0.25, 0.5),
+        help="what it would have said at P percent of each run, and what the run reached (default: "
+        "10%%,25%%,50%%)",
+    )
+    add(
+        "--decide",
+        action="store_true",
+        help="go on or stop: gain of further compute, risk of stopping, how much more settles A",
+    )
+    add("--price", metavar="MONEY", type=value.amount, help="of a unit of compute, for --decide")
+    add(
+        "--loss",
+        metavar="Y",
+        type=value.positive,
+        default=0.01,
+        help="what --decide may lose by stopping now (default: 0.01)",
+    )
+    add(
+        "--width",
+        metavar="Y",
+        type=value.positive,
+        default=0.02,
+        help="of A's interval that is narrow enough for --decide (default: 0.02)",
     )
 
 

@@ -13,10 +13,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from curvefit import report
+from curvefit.answers import Answers, answer
 from curvefit.cli import PROG
 from curvefit.errors import CurvefitError, InputError
 from curvefit.files import refuse_inputs, write
 from curvefit.fit import Fit, fit
+from curvefit.layout import separated
 from curvefit.readers import load
 from curvefit.record import doubts_of
 from curvefit.wording import count, listed, printable
@@ -56,10 +58,16 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
     fits, refused = _fits(runs, args)
     if not fits:
         return max(codes + refused)
-    _write_files(fits, args, command, codes)
-    _print(fits, args, command)
+    answers = answer(runs, fits, args, lambda error: _refused(error, codes))
+    _write_files(fits, args, command, answers, codes)
+    _print(fits, args, command, answers)
     doubtful = args.strict and any(doubts_of(found, args.at) for found in fits)
     return max([*codes, int(doubtful)])
+
+
+def _refused(error: CurvefitError, codes: list[int]) -> None:
+    codes.append(error.exit_code)
+    _say("error", error)
 
 
 def _say(kind: str, message: object) -> None:
@@ -166,7 +174,11 @@ def _outputs(args: argparse.Namespace) -> list[str]:
 
 
 def _write_files(
-    fits: Sequence[Fit], args: argparse.Namespace, command: Sequence[str], codes: list[int]
+    fits: Sequence[Fit],
+    args: argparse.Namespace,
+    command: Sequence[str],
+    answers: Answers,
+    codes: list[int],
 ) -> None:
     """Write the files asked for; what cannot be written is reported, the others go on."""
 
@@ -186,16 +198,23 @@ def _write_files(
 
     attempt(args.csv, lambda: report.parameter_csv(fits).encode("utf-8"))
     attempt(args.plot, drawn)
-    page = {"command": command, "at": args.at, "reach": args.reach}
-    attempt(args.html, lambda: report.page(fits, **page).encode("utf-8", "replace"))
+
+    def page() -> bytes:
+        more = [one._repr_html_() for one in answers.all()]
+        text = report.page(fits, command=command, at=args.at, reach=args.reach, answers=more)
+        return text.encode("utf-8", "replace")
+
+    attempt(args.html, page)
 
 
-def _print(fits: Sequence[Fit], args: argparse.Namespace, command: Sequence[str]) -> None:
+def _print(
+    fits: Sequence[Fit], args: argparse.Namespace, command: Sequence[str], answers: Answers
+) -> None:
+    asked = {"at": args.at, "reach": args.reach}
     if args.json:
-        record = report.document(fits, command=command, at=args.at, reach=args.reach)
-        print(report.dumps(record))
+        print(report.dumps(report.document(fits, command=command, answers=answers, **asked)))
     else:
-        text = report.texts(fits, at=args.at, reach=args.reach)
+        text = separated(report.texts(fits, **asked), *map(str, answers.all()))
         encoding = sys.stdout.encoding or "utf-8"
         print(text.encode(encoding, "backslashreplace").decode(encoding))
     sys.stdout.flush()

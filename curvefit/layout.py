@@ -9,7 +9,7 @@ from html import escape
 from curvefit.compact import shorten
 from curvefit.tables import Grid
 
-__all__ = ["WIDTH", "grid_lines", "joined", "paragraph", "table", "wrapped"]
+__all__ = ["WIDTH", "grid_lines", "joined", "paragraph", "separated", "table", "wrapped"]
 
 WIDTH = 100
 NAME_WIDTH = 30
@@ -18,6 +18,11 @@ NAME_WIDTH = 30
 def joined(*blocks: list[str]) -> str:
     """Put blocks of lines under each other, a blank line between them; empty ones vanish."""
     return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def separated(*texts: str) -> str:
+    """Put texts under each other, a rule between them."""
+    return f"\n\n{'-' * WIDTH}\n\n".join(texts)
 
 
 def wrapped(sentence: str, label: str = "", indent: int = 0) -> list[str]:

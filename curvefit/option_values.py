@@ -9,10 +9,12 @@ import argparse
 
 __all__ = [
     "PICTURES",
+    "amount",
     "compute",
     "compute_list",
     "level",
     "number",
+    "origins",
     "picture",
     "positive",
     "r0",
@@ -92,6 +94,31 @@ def size(text: str) -> int | str:
 def r0(text: str) -> float | str:
     """Read ``fit``, ``first`` or a score."""
     return text if text in ("fit", "first") else number(text)
+
+
+def origins(text: str) -> tuple[float, ...]:
+    """Read percentages of a run separated by commas, as shares: 10%,25% or 10,25."""
+    shares = []
+    for part in text.split(","):
+        try:
+            percent = float(part.strip().removesuffix("%"))
+        except ValueError:
+            percent = float("nan")
+        if not 0 < percent < 90:
+            raise argparse.ArgumentTypeError(
+                f"{part.strip()!r} is no percentage above 0 and below 90; write --backtest=10%,25% "
+                "or put a bare --backtest after the files"
+            )
+        shares.append(percent / 100.0)
+    return tuple(shares)
+
+
+def amount(text: str) -> float:
+    """Read a number of 0 or more."""
+    value = number(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text} is negative")
+    return value
 
 
 def picture(text: str) -> str:

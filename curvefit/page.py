@@ -64,8 +64,12 @@ def page(
     command: Sequence[str] = (),
     at: ArrayLike = (),
     reach: ArrayLike = (),
+    answers: Sequence[str] = (),
 ) -> str:
-    """Return the whole page: the plot, a section a run (one table beyond twelve), the command."""
+    """Return the whole page: the plot, a section a run (one table beyond twelve), the command.
+
+    `answers` are further fragments of HTML, each a section.
+    """
     names = ", ".join(fit.run.name for fit in fits[:3])
     title = names if len(fits) <= 3 else f"{names} and {len(fits) - 3} more"
     sections = [_section(fit, at, reach) for fit in fits] if len(fits) <= DETAILED else []
@@ -74,6 +78,7 @@ def page(
         f"<figure>{inline_svg(fits, title, at=at)}</figure>",
         *_overview(fits, at, reach),
         *sections,
+        *(f"<section>{fragment}</section>" for fragment in answers),
         _reading(fits),
         f"<h2>How this page was made</h2><pre>{escape(shlex.join(command))}</pre>" * bool(command),
         paragraph(f"curvefit {__version__}", "note"),

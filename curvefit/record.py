@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from curvefit._version import __version__
 
 if TYPE_CHECKING:
+    from curvefit.answers import Answers
     from curvefit.fit import Fit
     from curvefit.results import Doubt
 
@@ -104,15 +105,23 @@ def document(
     command: Sequence[str] = (),
     at: ArrayLike = (),
     reach: ArrayLike = (),
+    answers: Answers | None = None,
 ) -> dict[str, Any]:
     """Return the document of several runs; `command` is the argv that made it."""
+    runs = [run_record(fit, at, reach) for fit in fits]
+    comparison = backtest = None
+    if answers is not None:
+        comparison, backtest, decisions = answers
+        for run in runs:
+            if run["run"] in decisions:
+                run["decision"] = decisions[run["run"]].to_dict()
     return {
         "schema": SCHEMA,
         "version": __version__,
         "command": list(command),
-        "runs": [run_record(fit, at, reach) for fit in fits],
-        "comparison": None,
-        "backtest": None,
+        "runs": runs,
+        "comparison": None if comparison is None else comparison.to_dict(),
+        "backtest": None if backtest is None else backtest.to_dict(),
     }
 
 

@@ -34,8 +34,9 @@ def page(
     command: Sequence[str] = (),
     at: ArrayLike = (),
     reach: ArrayLike = (),
+    answers: Sequence[str] = (),
 ) -> str:
     """Return a self-contained HTML page: no scripts, nothing loaded from elsewhere."""
     from curvefit.page import page
 
-    return page(fits, command=command, at=at, reach=reach)
+    return page(fits, command=command, at=at, reach=reach, answers=answers)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from curvefit import compact, tables
-from curvefit.layout import WIDTH, grid_lines, joined, wrapped
+from curvefit.layout import grid_lines, joined, separated, wrapped
 from curvefit.record import doubts_of
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ def text(fit: Fit, *, at: ArrayLike = (), reach: ArrayLike = ()) -> str:
 def texts(fits: Sequence[Fit], *, at: ArrayLike = (), reach: ArrayLike = ()) -> str:
     """Return the report of several runs: in full up to three, one line a run beyond."""
     if len(fits) <= DETAILED:
-        rule = f"\n\n{'-' * WIDTH}\n\n"
-        return rule.join(text(fit, at=at, reach=reach) for fit in fits)
+        return separated(*(text(fit, at=at, reach=reach) for fit in fits))
     doubts = compact.legend(fits, at)
     return joined(
         grid_lines(compact.overview(fits, doubts, at)),

@@ -1,0 +1,96 @@
+"""The questions of the command line that go beyond a fit: comparison, backtest, decision.
+
+Each is answered on its own; one that cannot be is reported and the others go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from curvefit.errors import CurvefitError
+
+if TYPE_CHECKING:
+    from curvefit.backtest import Backtest
+    from curvefit.comparison import Comparison
+    from curvefit.decide import Decision
+    from curvefit.fit import Fit
+    from curvefit.runs import Runs
+
+__all__ = ["Answers", "answer"]
+
+
+class Answers(NamedTuple):
+    """What was asked beyond the fits, None or empty for what was not."""
+
+    comparison: Comparison | None = None
+    backtest: Backtest | None = None
+    decisions: Mapping[str, Decision] = {}
+
+    def all(self) -> list[Comparison | Backtest | Decision]:
+        """Return the answers in the order of the report."""
+        found = [self.comparison, self.backtest, *self.decisions.values()]
+        return [one for one in found if one is not None]
+
+
+def answer(
+    runs: Runs,
+    fits: Sequence[Fit],
+    args: argparse.Namespace,
+    refused: Callable[[CurvefitError], None],
+) -> Answers:
+    """Answer what the options ask.
+
+    Parameters
+    ----------
+    runs : Runs
+        All runs read, those that could not be fitted too: a comparison names them.
+    fits : sequence of Fit
+    args : Namespace
+        As `cli.parser` gives it.
+    refused : callable
+        What to do with the error of a question that cannot be answered.
+    """
+
+    def attempt(asked: bool, reply: Callable[[], Any]) -> Any:
+        if not asked:
+            return None
+        try:
+            return reply()
+        except CurvefitError as error:
+            refused(error)
+            return None
+
+    decisions = {fit.run.name: attempt(args.decide, partial(_decided, fit, args)) for fit in fits}
+    return Answers(
+        attempt(args.compare, lambda: _compared(runs, fits, args)),
+        attempt(args.backtest is not None, lambda: _tested(runs, args)),
+        {name: decision for name, decision in decisions.items() if decision is not None},
+    )
+
+
+def _compared(runs: Runs, fits: Sequence[Fit], args: argparse.Namespace) -> Comparison:
+    from curvefit.compare import compare
+
+    fitted = {fit.run.name: fit for fit in fits}
+    options = {name: getattr(args, name) for name in ("level", "law", "r0", "skip", "until")}
+    at = max(args.at, default=None)
+    return compare([fitted.get(r.name, r) for r in runs], at=at, reach=args.reach, **options)
+
+
+def _tested(runs: Runs, args: argparse.Namespace) -> Backtest:
+    from curvefit.backtest import backtest
+
+    options = {name: getattr(args, name) for name in ("level", "law", "method", "r0", "skip")}
+    return backtest(runs, args.backtest, **options)
+
+
+def _decided(fit: Fit, args: argparse.Namespace) -> Decision:
+    from curvefit.decide import decide
+
+    target = max(args.at, default=None)
+    last = float(fit.run.compute[-1])
+    beyond = target if target is not None and target > last else None
+    return decide(fit, loss=args.loss, width=args.width, target=beyond, price=args.price)
