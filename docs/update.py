@@ -6,8 +6,8 @@
     python docs/update.py --check    list what says something else, and exit with 1 if anything does
 
 Generated are the output under every ``$`` line of a ``console`` block, the whole of
-``docs/cli-reference.md``, and the picture of the README. The tests run ``--check``, all but the
-picture, whose bytes depend on matplotlib's version. A check lets numbers differ in their last
+``docs/cli-reference.md``, and the pictures of the README. The tests run ``--check``, all but the
+pictures, whose bytes depend on matplotlib's version. A check lets numbers differ in their last
 digits: another processor's matrix kernels round differently.
 """
 
@@ -22,8 +22,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PICTURE = "docs/img/fig1a.svg"
-PICTURE_COMMAND = "fit-curve data/scalerl_fig1a.csv --until 50% --at 100000 --plot fig1a.svg"
+PICTURES = {
+    "docs/img/fig1a.svg": "fit-curve data/scalerl_fig1a.csv --until 50% --at 100000",
+    "docs/img/train-rl.svg": "fit-curve data/train-rl/scalerl-seed0.jsonl --until 50%",
+}
 CONSOLE = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e-?\d+)?")
 RELATIVE, PERCENT = 0.05, 15.0  # how far a number, and a share in per cent, may be off
@@ -89,11 +91,12 @@ def alike(old: str, new: str) -> bool:
 
 
 def draw() -> None:
-    """Draw the picture of the README."""
+    """Draw the pictures of the README."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "data").symlink_to(ROOT / "data")
-        run(PICTURE_COMMAND, folder)
-        (ROOT / PICTURE).write_bytes(Path(folder, "fig1a.svg").read_bytes())
+        for picture, command in PICTURES.items():
+            run(f"{command} --plot picture.svg", folder)
+            (ROOT / picture).write_bytes(Path(folder, "picture.svg").read_bytes())
 
 
 def main() -> int:
