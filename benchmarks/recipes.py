@@ -8,7 +8,8 @@ shifted by N(0, 0.0075²), so that three seeds lie within ±0.015 of each other 
 0.002 and correlation 0.6. "Called different" means ranked surely: P ≥ 97.5 %. Printed: the share of
 pairs called different with equal truth (wanted: at most 5 % of 500 pairs) and with A 0.03 apart
 (wanted: at least 80 %, the right way round), by A and by the score at twice the compute; seeds
-with twice the spread; one seed each; and the time of comparing 5 recipes × 3 seeds.
+with twice the spread; one seed each; the time of comparing 5 recipes × 3 seeds, the two-level model
+beside emcee, and what a backtest costs.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ import timing  # isort: skip  (sets the number of threads before numpy loads)
 
 import sys
 
+import emcee
 import numpy as np
 
 import curvefit
 from curvefit.compare import compare
 from curvefit.fit import Fit
+from curvefit.pooling import SEED_SCORE, pool
+from curvefit.posterior import mixture
 from curvefit.runs import Run
 
 A, B, C_MID, R0 = 0.61, 1.92, 2542.0, 0.38
@@ -87,6 +91,69 @@ def main(pairs: int) -> None:
     )
     print(f"5 recipes x 3 seeds: compare {ms['compare']:.0f} ms of processor time,", end=" ")
     print(f"fits included {ms['fit and compare']:.0f} ms")
+    beside_emcee(five)
+    backtest_cost()
+
+
+def beside_emcee(fits: list[Fit]) -> None:
+    """The two-level model of A, by quadrature and by emcee, on the same summaries."""
+    seeds = [np.array([draws_of_A(f) for f in fits[3 * r : 3 * r + 3]]) for r in range(5)]
+    m = np.array([s.mean(axis=1) for s in seeds])
+    v = np.array([s.var(axis=1) for s in seeds])
+
+    def log_p(p: np.ndarray) -> float:
+        z = (p[5] - np.log(SEED_SCORE.median)) / SEED_SCORE.log_sd
+        total = v + np.exp(2.0 * p[5])
+        off = (m - p[:5, None]) ** 2 / total
+        return float(-0.5 * (np.log(total) + off).sum() - 0.5 * z * z)
+
+    def sample() -> np.ndarray:
+        start = np.append(m.mean(axis=1), np.log(0.01))
+        walkers = start + 0.003 * np.random.default_rng(1).standard_normal((32, 6))
+        sampler = emcee.EnsembleSampler(32, 6, log_p)
+        sampler.run_mcmc(walkers, 2000)
+        return sampler.get_chain(discard=500, flat=True)
+
+    ms = timing.measure({"ours": (lambda: pool(seeds, SEED_SCORE), 1), "emcee": (sample, 1)}, 3)
+    ours, chain = pool(seeds, SEED_SCORE), sample()
+    worst = np.abs(ours.draws.mean(axis=1) - chain[:, :5].mean(axis=0)) / chain[:, :5].std(axis=0)
+    spread = np.median(ours.spread), np.exp(np.median(chain[:, 5]))
+    print(
+        f"two-level model of A: {ms['ours']:.2f} ms, emcee (64,000 steps) {ms['emcee']:.0f} ms:",
+        end=" ",
+    )
+    print(
+        f"{ms['emcee'] / ms['ours']:.0f} times; means differ by {worst.max():.3f} sd at most,",
+        end=" ",
+    )
+    print(f"seed spread {spread[0]:.4f} and {spread[1]:.4f}")
+
+
+def draws_of_A(fit: Fit) -> np.ndarray:
+    assert fit.sigmoid is not None
+    return mixture([fit.sigmoid], [1.0]).A
+
+
+def backtest_cost() -> None:
+    """Five origins against one fit each (wanted: under 10 times): 20 runs of 200 points."""
+    rng = np.random.default_rng(8)
+    C = np.linspace(0.0, 8.0 * C_MID, 200)
+    runs = []
+    for k in range(20):
+        y = rng.binomial(N_EVAL, curvefit.curve(C, A, B, C_MID, R0)) / N_EVAL
+        columns = {"gpu_hours": C, "pass_rate": y, "run": [f"r{k}"] * 200}
+        runs += curvefit.load(columns, run="run", n=N_EVAL)
+    at = (0.1, 0.2, 0.35, 0.5, 0.7)
+    ms = timing.measure(
+        {
+            "fit": (lambda: [curvefit.fit(run) for run in runs], len(runs)),
+            "backtest": (lambda: curvefit.backtest(runs, at), len(runs)),
+        },
+        3,
+    )
+    ratio = ms["backtest"] / ms["fit"]
+    print(f"backtest of 200 points at five origins: {ms['backtest']:.0f} ms a run,", end=" ")
+    print(f"{ratio:.1f} times one fit (wanted: under 10)")
 
 
 if __name__ == "__main__":

@@ -6,10 +6,12 @@ Each is answered on its own; one that cannot be is reported and the others go on
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from curvefit.cli import PROG
 from curvefit.errors import CurvefitError
 
 if TYPE_CHECKING:
@@ -63,7 +65,12 @@ def answer(
             refused(error)
             return None
 
-    decisions = {fit.run.name: attempt(args.decide, partial(_decided, fit, args)) for fit in fits}
+    decisions = {}
+    for done, fit in enumerate(fits if args.decide else (), 1):
+        decisions[fit.run.name] = attempt(True, partial(_decided, fit, args))
+        if sys.stderr.isatty():
+            end = "\n" if done == len(fits) else ""
+            print(f"\r{PROG}: decided {done} of {len(fits)}", end=end, file=sys.stderr, flush=True)
     return Answers(
         attempt(args.compare, lambda: _compared(runs, fits, args)),
         attempt(args.backtest is not None, lambda: _tested(runs, args)),

@@ -207,15 +207,13 @@ def _add_decisions(group: argparse._ArgumentGroup) -> None:
         "--loss",
         metavar="Y",
         type=value.positive,
-        default=0.01,
-        help="what --decide may lose by stopping now (default: 0.01)",
+        help="what --decide may lose by stopping now (default: 0.01 of a pass rate)",
     )
     add(
         "--width",
         metavar="Y",
         type=value.positive,
-        default=0.02,
-        help="of A's interval that is narrow enough for --decide (default: 0.02)",
+        help="of A's interval that is narrow enough for --decide (default: 0.02 of a pass rate)",
     )
 
 

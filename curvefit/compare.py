@@ -21,7 +21,7 @@ from curvefit.errors import InputError
 from curvefit.fit_doubts import span
 from curvefit.fitted import Fit
 from curvefit.fixed_asymptote import MARGIN, FixedA, compare_at_fixed_A
-from curvefit.pairs import crossing, difference, ratio
+from curvefit.pairs import crossing, difference, pairings_for, ratio
 from curvefit.pooling import SEED_B, SEED_SCORE, Pool, pool, pool_curves
 from curvefit.posterior import ATOMS, STRIDE, mixture
 from curvefit.predictive import curves
@@ -43,7 +43,11 @@ NAN = float("nan")
 
 
 class Pools(NamedTuple):
-    """Each recipe's equally likely values, in the order of `names`; B and C_mid as logarithms."""
+    """Each recipe's equally likely values, in the order of `names`; B and C_mid as logarithms.
+
+    `curves` has shape (recipes, M, K) at `ln_C`; `ln_reach`, (recipes, scores to reach, M), is the
+    ln of the compute that first reaches a score.
+    """
 
     names: tuple[str, ...]
     score: Pool
@@ -52,6 +56,7 @@ class Pools(NamedTuple):
     ln_C_mid: Pool
     curves: FloatArray
     ln_C: FloatArray
+    ln_reach: FloatArray
 
 
 def compare(
@@ -110,11 +115,11 @@ def compare(
     if not fits:
         return _nothing(found, level, tuple(reach))
     at = _checked_at(at, fits)
-    pools = _pools(found.recipes, at)
+    pools = _pools(found.recipes, at, reach)
     order = np.argsort(-np.median(pools.score.draws, axis=1), kind="stable").tolist()
     several = any(len(of_recipe) > 1 for of_recipe in found.recipes.values())
     recipes = [_recipe(pools, i, found.recipes, tuple(reach), level) for i in order]
-    pairs = [_pair(pools, i, j, found.recipes, reach, level) for i, j in combinations(order, 2)]
+    pairs = [_pair(pools, i, j, found.recipes, level) for i, j in combinations(order, 2)]
     words = f"the {y_words(fits[0].run)} at {at:,.7g} {x_words(fits[0].run)}"
     rankings = (
         rank("score", words, pools.names, pools.score.draws),
@@ -155,7 +160,7 @@ def _checked_at(at: float | None, fits: Sequence[Fit]) -> float:
 # ---------------------------------------------------------------- pooling
 
 
-def _pools(recipes: dict[str, list[Fit]], at: float) -> Pools:
+def _pools(recipes: dict[str, list[Fit]], at: float, reach: Sequence[float]) -> Pools:
     groups = list(recipes.values())
     fits = [fitted for group in groups for fitted in group]
     unit = float(np.median([span(f) for f in fits]))
@@ -173,7 +178,8 @@ def _pools(recipes: dict[str, list[Fit]], at: float) -> Pools:
     ln_C = _grid(fits)
     own = [np.array([curves(f, np.exp(ln_C), every=STRIDE) for f in group]) for group in groups]
     together = pool_curves(own, score.spread[::STRIDE], _growth(own, fits, at))
-    return Pools(tuple(recipes), score, A, ln_B, ln_C_mid, together, ln_C)
+    reached = np.array([[_ln_reach(R, ln_C, y) for y in reach] for R in together])
+    return Pools(tuple(recipes), score, A, ln_B, ln_C_mid, together, ln_C, reached)
 
 
 def _parameters(fit: Fit) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -222,13 +228,12 @@ def _recipe(
         B=_estimate(np.exp(pools.ln_B.draws[i]), level),
         C_mid=_estimate(np.exp(pools.ln_C_mid.draws[i]), level),
         score=_estimate(pools.score.draws[i], level),
-        reach=tuple(_reach(pools, i, y, level) for y in reach),
+        reach=tuple(_reach(y, at, level) for y, at in zip(reach, pools.ln_reach[i], strict=True)),
     )
 
 
-def _ln_reach(pools: Pools, i: int, y: float) -> FloatArray:
-    """Ln of the compute at which each curve first reaches y; ∞ if not within the grid."""
-    R, ln_C = pools.curves[i], pools.ln_C
+def _ln_reach(R: FloatArray, ln_C: FloatArray, y: float) -> FloatArray:
+    """Ln of the compute at which each curve of R, (M, K), first reaches y; ∞ if it does not."""
     above = y <= R
     k = above.argmax(axis=1)
     rows, after = np.arange(len(R)), np.maximum(k, 1)
@@ -240,33 +245,27 @@ def _ln_reach(pools: Pools, i: int, y: float) -> FloatArray:
     return np.where(above.any(axis=1), at, np.inf)
 
 
-def _reach(pools: Pools, i: int, y: float, level: float) -> Reach:
-    at = np.sort(_ln_reach(pools, i, y))
+def _reach(y: float, ln_reach: FloatArray, level: float) -> Reach:
+    at = np.sort(ln_reach)
     tail = (1.0 - level) / 2.0
     picks = [at[min(int(p * len(at)), len(at) - 1)] for p in (tail, 0.5, 1.0 - tail)]
     low, middle, high = (float(np.exp(v)) if np.isfinite(v) else NAN for v in picks)
     return Reach(float(y), middle, low, high, float(np.isfinite(at).mean()))
 
 
-def _pair(
-    pools: Pools,
-    i: int,
-    j: int,
-    recipes: dict[str, list[Fit]],
-    reach: Sequence[float],
-    level: float,
-) -> Pair:
+def _pair(pools: Pools, i: int, j: int, recipes: dict[str, list[Fit]], level: float) -> Pair:
     unit = span(recipes[pools.names[i]][0])
-    A = difference(pools.A.draws[i], pools.A.draws[j], level)
-    ahead = [ratio(_ln_reach(pools, i, y), _ln_reach(pools, j, y), level) for y in reach]
+    pairings = pairings_for(len(pools.names))
+    A = difference(pools.A.draws[i], pools.A.draws[j], level, pairings)
+    reached = zip(pools.ln_reach[i], pools.ln_reach[j], strict=True)
     return Pair(
         first=pools.names[i],
         second=pools.names[j],
-        score=difference(pools.score.draws[i], pools.score.draws[j], level),
+        score=difference(pools.score.draws[i], pools.score.draws[j], level, pairings),
         A=A,
-        B=ratio(pools.ln_B.draws[i], pools.ln_B.draws[j], level),
-        C_mid=ratio(pools.ln_C_mid.draws[i], pools.ln_C_mid.draws[j], level),
-        reach=tuple(ahead),
+        B=ratio(pools.ln_B.draws[i], pools.ln_B.draws[j], level, pairings),
+        C_mid=ratio(pools.ln_C_mid.draws[i], pools.ln_C_mid.draws[j], level, pairings),
+        reach=tuple(ratio(first, second, level, pairings) for first, second in reached),
         crossing=crossing(pools.curves[i], pools.curves[j], pools.ln_C, level, LEAD * unit),
         fixed_A=_fixed(pools, i, j, recipes, A.value, level),
     )

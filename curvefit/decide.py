@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curvefit.errors import InputError
+from curvefit.fit_doubts import span
 from curvefit.fitted import Fit
 from curvefit.narrowing import (
     CONTINUATIONS,
@@ -34,6 +35,7 @@ __all__ = ["Decision", "Gain", "Stop", "decide", "gain", "rate", "stop"]
 FloatArray = NDArray[np.float64]
 
 MORE = (0.1, 0.5, 1.0, 3.0)  # further compute, in units of that spent
+LOSS, WIDTH = 0.01, 0.02
 FAR = 10.0  # stopping is compared with going on to so many times the last compute
 
 
@@ -108,9 +110,9 @@ class Decision:
 def decide(
     fit: Fit,
     *,
-    loss: float = 0.01,
+    loss: float | None = None,
     target: float | None = None,
-    width: float = 0.02,
+    width: float | None = None,
     of: str | float = "A",
     price: float | None = None,
     count: int = CONTINUATIONS,
@@ -121,18 +123,20 @@ def decide(
     ----------
     fit : Fit
         With a posterior.
-    loss : float
-        How much of a score one is ready to lose by stopping now, in the unit of the score.
+    loss : float, optional
+        How much of a score one is ready to lose by stopping now, in the unit of the score; 0.01 of
+        a pass rate when left out.
     target : float, optional
         Compute up to which one would go on; ten times the last when left out.
-    width : float
-        Width of the interval that is narrow enough.
+    width : float, optional
+        Width of the interval that is narrow enough; 0.02 of a pass rate when left out. For rewards
+        both are shares of 2.5 times the range seen.
     of : str or float
         ``A``, or the compute at which the score must be known so closely.
     price : float, optional
         Of a unit of compute.
     count : int
-        Number of simulated continuations.
+        Number of simulated continuations; half of them for each of the options.
 
     Raises
     ------
@@ -140,6 +144,9 @@ def decide(
         If the fit has no posterior or a number cannot be used.
     """
     cost = checked_price(price)
+    unit = span(fit)
+    loss = LOSS * unit if loss is None else loss
+    width = WIDTH * unit if width is None else width
     settling = settle(fit, width, of=of, price=price, count=count)
     return Decision(
         run=fit.run,
@@ -149,7 +156,7 @@ def decide(
         gains=gain(fit, price=price),
         stop=stop(fit, loss, target=target),
         settling=settling,
-        options=options(fit, of=of, price=price, count=count),
+        options=options(fit, of=of, price=price, count=max(count // 2, 1)),
         cautions=tuple(d.message for d in fit.doubts if d.code in ("no-rise", "fall-after-peak")),
     )
 

@@ -66,7 +66,7 @@ def step_grid(d: Decision) -> Grid:
         )
         for step in s.steps
     ]
-    header = ("compute", x_words(d.run), "width", f"under {s.width:g}")
+    header = ("compute", x_words(d.run), "width", f"under {s.width:.3g}")
     return Grid(f"Width of the {_level(d)} interval of {_subject(d)}, simulated", header, rows, ())
 
 
@@ -99,7 +99,7 @@ def sentences(d: Decision) -> list[str]:
     said = [
         f"At {last} {unit}, a further {digits.compute(handful)} gains {mean} "
         f"({ends[0]} to {ends[1]}).",
-        f"Stopping now loses less than {d.stop.loss:g} with probability "
+        f"Stopping now loses less than {d.stop.loss:.3g} with probability "
         f"{digits.probability(d.stop.probability)}, against going on to "
         f"{digits.compute(d.stop.target)} {unit}.",
         _settled(d),
@@ -113,16 +113,16 @@ def _settled(d: Decision) -> str:
     known = f"{_subject(d)} is known to {now} (width of the {_level(d)} interval)"
     known = known[:1].upper() + known[1:]
     if s.more == 0.0:
-        return f"{known}, which is within {s.width:g} already."
+        return f"{known}, which is within {s.width:.3g} already."
     if not math.isfinite(s.more):
         best = s.steps[-1]
         return (
-            f"{known}; not even {best.multiple:g} x the compute brings it under {s.width:g} with "
+            f"{known}; not even {best.multiple:g} x the compute brings it under {s.width:.3g} with "
             f"probability {digits.percent(s.sure)}."
         )
     return (
         f"{known}; {digits.amount(s.more)} further {unit}{_priced(s.cost)}, bring it under "
-        f"{s.width:g} with probability {digits.percent(s.steps[-1].share)}."
+        f"{s.width:.3g} with probability {digits.percent(s.steps[-1].share)}."
     )
 
 

@@ -130,7 +130,7 @@ def options(
     of: str | float = "A",
     until: float = 1.5,
     price: float | None = None,
-    count: int = CONTINUATIONS,
+    count: int = CONTINUATIONS // 2,
 ) -> tuple[Option, ...]:
     """Ways to narrow an interval: more compute, more samples an evaluation, closer checkpoints.
 

@@ -12,11 +12,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Crossing", "Difference", "best_shares", "crossing", "difference", "ratio"]
+__all__ = [
+    "Crossing",
+    "Difference",
+    "best_shares",
+    "crossing",
+    "difference",
+    "pairings_for",
+    "ratio",
+]
 
 FloatArray = NDArray[np.float64]
 
 PAIRINGS = 16
+WORK = 1000  # pairs times pairings, at most, but for one pairing each
 STEP = 3
 NAN = float("nan")
 
@@ -45,25 +54,29 @@ class Crossing(NamedTuple):
     first_ahead: float
 
 
-def _shifts(M: int) -> list[int]:
-    reach = min(PAIRINGS, M)
-    return [STEP * k for k in range(-(reach // 2), reach - reach // 2)]
+def pairings_for(recipes: int) -> int:
+    """How many of the other's values each value meets: fewer where there are many recipes."""
+    return max(1, min(PAIRINGS, WORK // max(recipes * (recipes - 1) // 2, 1)))
 
 
-def _pairs(a: FloatArray, b: FloatArray) -> FloatArray:
+def _shifts(pairings: int) -> list[int]:
+    return [STEP * k for k in range(-(pairings // 2), pairings - pairings // 2)]
+
+
+def _pairs(a: FloatArray, b: FloatArray, pairings: int) -> FloatArray:
     """Differences of a and b, each of shape (M,), over all pairings; −∞ − (−∞) counts as 0."""
     with np.errstate(invalid="ignore"):
-        gaps = np.concatenate([a - np.roll(b, shift) for shift in _shifts(len(a))])
+        gaps = np.concatenate([a - np.roll(b, shift) for shift in _shifts(pairings)])
     return np.where(np.isnan(gaps), 0.0, gaps)
 
 
-def difference(a: FloatArray, b: FloatArray, level: float) -> Difference:
+def difference(a: FloatArray, b: FloatArray, level: float, pairings: int = PAIRINGS) -> Difference:
     """How much larger a is than b, and how probably.
 
     >>> difference(np.array([1.0, 1.0]), np.array([0.0, 0.0]), 0.9)
     Difference(value=1.0, low=1.0, high=1.0, probability=1.0)
     """
-    gaps = _pairs(a, b)
+    gaps = _pairs(a, b, pairings)
     probability = float((gaps > 0).mean() + 0.5 * (gaps == 0).mean())
     tail = (1.0 - level) / 2.0
     at = [min(int(p * len(gaps)), len(gaps) - 1) for p in (tail, 0.5, 1.0 - tail)]
@@ -72,19 +85,21 @@ def difference(a: FloatArray, b: FloatArray, level: float) -> Difference:
     return Difference(middle, low, high, probability)
 
 
-def ratio(ln_a: FloatArray, ln_b: FloatArray, level: float) -> Difference:
+def ratio(ln_a: FloatArray, ln_b: FloatArray, level: float, pairings: int = PAIRINGS) -> Difference:
     """How many times larger a is than b, given their logarithms; infinite ones included."""
-    d = difference(ln_a, ln_b, level)
+    d = difference(ln_a, ln_b, level, pairings)
     value, low, high = np.exp([d.value, d.low, d.high]).tolist()
     return Difference(value, low, high, d.probability)
 
 
 def best_shares(draws: FloatArray) -> FloatArray:
     """The probability of each recipe to be the highest, from draws of shape (recipes, M)."""
-    R, M = draws.shape
+    R = len(draws)
     wins = np.zeros(R)
-    for k, shift in enumerate(_shifts(M)):
-        moved = np.array([np.roll(row, shift * r + k * (r > 0)) for r, row in enumerate(draws)])
+    for shift in _shifts(PAIRINGS):
+        moved = np.array(
+            [np.roll(row, shift * r % (STEP * PAIRINGS)) for r, row in enumerate(draws)]
+        )
         wins += np.bincount(moved.argmax(axis=0), minlength=R)
     return wins / wins.sum()
 

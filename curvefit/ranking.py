@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curvefit.digits import percent, probability
-from curvefit.pairs import best_shares, difference
+from curvefit.pairs import best_shares, difference, pairings_for
+from curvefit.wording import listed
 
 __all__ = ["SURE", "Place", "Ranking", "rank"]
 
@@ -49,10 +50,10 @@ def rank(by: str, words: str, names: Sequence[str], draws: FloatArray) -> Rankin
         In the order of the seed spread, from `pooling.pool`.
     """
     R = len(names)
-    ahead = np.full((R, R), 0.5)
+    ahead, pairings = np.full((R, R), 0.5), pairings_for(R)
     for i in range(R):
         for j in range(i):
-            ahead[i, j] = difference(draws[i], draws[j], 0.9).probability
+            ahead[i, j] = difference(draws[i], draws[j], 0.9, pairings).probability
             ahead[j, i] = 1.0 - ahead[i, j]
     ranks = 1 + (ahead >= SURE).sum(axis=0)
     shares = best_shares(draws)
@@ -75,7 +76,7 @@ def _sentence(words: str, places: Sequence[Place], least: float) -> str:
     likely = sorted(places, key=lambda p: -p.best)[:3]
     shares = ", ".join(f"{p.recipe} {probability(p.best)}" for p in likely)
     behind = [p.recipe for p in places if p.rank > 1]
-    out = f"; surely behind: {', '.join(behind)}" if behind else ""
+    out = f"; surely behind: {listed(behind, 5)}" if behind else ""
     return (
         f"by {words}, inconclusive: best is {shares}; a lead counts from {percent(SURE)} in each "
         f"pair{out}"

@@ -171,6 +171,15 @@ def test_bad_numbers_are_refused(early, call, message):
         call(early)
 
 
+def test_rewards_are_measured_by_the_range_they_span():
+    C = np.linspace(0.0, 10_000.0, 21)
+    y = 40.0 * curvefit.curve(C, A, B, C_MID, R0) + 0.1 * np.sin(9.0 * np.arange(21))
+    fit = curvefit.fit({"step": C, "reward": y}, "reward", x="step")
+    decision = decide(fit, count=1)
+    assert decision.stop.loss == pytest.approx(0.01 * 2.5 * np.ptp(y))
+    assert decision.settling.width == pytest.approx(0.02 * 2.5 * np.ptp(y))
+
+
 def test_a_fit_without_posterior_decides_nothing():
     fit = curvefit.fit(run_until(5_000.0), method="least-squares")
     with pytest.raises(InputError, match="no probabilities"):
