@@ -40,7 +40,7 @@ def simulate():
 
 def posterior(run, at, law):
     result = fit(run, law=law)
-    return result.params, result.band(at), result.band(at, observed=True), result(at)
+    return result.params, result.forecast(at)
 
 
 def log_density(theta, C, y, box):

@@ -167,22 +167,26 @@ class Fit:
         return low.reshape(C.shape), high.reshape(C.shape)
 
     def _observe(self, a: Atoms, curve: FloatArray, C: FloatArray) -> FloatArray:
-        """Add to each atom's curve, shape (M, k), what an evaluation at C would err by: (2M, k).
+        """Add to each atom's curve, shape (M, k), what an evaluation at C would err by.
 
-        Each atom errs by its own draw and by its opposite.
+        Each atom errs by its own draw and, unless many computes are asked for, by its opposite:
+        shape (2M, k) or (M, k).
 
         The run noise starts from where it stands at the last evaluation and forgets it with
         distance; the evaluation noise is that of the points seen.
         """
         seen = self.run.compute
         spacing = float(np.median(np.diff(seen)))
-        ahead = np.maximum((C - seen[-1]) / max(spacing, 1e-300), 0.0)
-        inside = C <= seen[-1]
-        memory = np.where(inside, 0.0, a.rho[:, None] ** np.minimum(ahead, 1e4))
-        variance = a.last_var[:, None] * memory**2 + a.run[:, None] * (1.0 - memory**2)
-        spread = np.sqrt(variance + a.white[:, None])
-        expected, error = curve + a.last[:, None] * memory, a.draw[:, None] * spread
-        values = np.concatenate([expected + error, expected - error])
+        ahead = np.maximum((C - seen[-1]) / max(spacing, 1e-300), 0.0)[:, None]
+        rhos, which = np.unique(a.rho, return_inverse=True)
+        beyond = (C > seen[-1])[:, None]
+        memory = np.where(beyond, rhos ** np.minimum(ahead, 1e4), 0.0)[:, which]
+        expected = curve.T + a.last * memory
+        memory *= memory
+        error = a.draw * np.sqrt(a.run + a.white + (a.last_var - a.run) * memory)
+        values = (expected + error).T
+        if len(C) <= MANY:
+            values = np.concatenate([values, (expected - error).T])
         return np.clip(values, 0.0, 1.0) if self.run.bounded else values
 
     @staticmethod
@@ -216,11 +220,12 @@ class Fit:
                 Forecast(c, float(v), NAN, NAN, NAN, NAN)
                 for c, v in zip(C.tolist(), self(C), strict=True)
             )
-        curve = self.forecaster.curve(log_compute(C))
+        atoms = self._atoms_for(C)
+        curve = atoms.curve(log_compute(C))
         tail = (1.0 - self.level) / 2.0
         low, middle, high = self._quantiles(curve, (tail, 0.5, 1.0 - tail)).tolist()
         seen_low, seen_high = self._quantiles(
-            self._observe(self.forecaster, curve, C), (tail, 1.0 - tail)
+            self._observe(atoms, curve, C), (tail, 1.0 - tail)
         ).tolist()
         rows = zip(C.tolist(), middle, low, high, seen_low, seen_high, strict=True)
         return tuple(Forecast(*row) for row in rows)
