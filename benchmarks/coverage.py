@@ -9,8 +9,8 @@ is missed; lower is better). Methods: ours (laws averaged, the default; and the 
 and without the evaluation size), the delta method of `scipy.optimize.curve_fit`, and the profile
 likelihood with independent errors, which is what `lmfit.conf_interval` computes.
 
-The last table is about the doubt: how many extrapolations that are off by more than 0.03 it catches,
-and how often it speaks without need.
+The last table is about the doubt: how many extrapolations that are off by more than 0.03 it
+catches, and how often it speaks without need.
 """
 
 from __future__ import annotations
@@ -169,9 +169,8 @@ def main() -> None:
         ("posterior, average", 3),
     ):
         off = np.abs(flags[:, column] - flags[:, 4]) > 0.03
-        print(
-            f"| {name} | {off.mean():.0%} | {flags[off, 0].mean():.1%} | {flags[~off, 0].mean():.1%} |"
-        )
+        caught, false = flags[off, 0].mean(), flags[~off, 0].mean()
+        print(f"| {name} | {off.mean():.0%} | {caught:.1%} | {false:.1%} |")
 
 
 def _cell(v: FloatArray) -> str:
