@@ -20,7 +20,7 @@ __all__ = ["continuations"]
 
 FloatArray = NDArray[np.float64]
 
-MOST = 2000  # evaluations in a continuation
+MOST = 1000  # evaluations in a continuation
 
 
 def continuations(
@@ -58,8 +58,8 @@ def continuations(
 def _to_come(fit: Fit, last: float, checkpoints: float) -> FloatArray:
     """Compute of the evaluations to come, evenly spaced as those seen, the last one at `last`."""
     seen = fit.run.compute
-    spacing = float(np.median(np.diff(seen))) / checkpoints
-    steps = int(np.clip(round((last - seen[-1]) / max(spacing, 1e-300)), 1, MOST))
+    spacing = float(np.median(np.diff(np.unique(seen)))) / checkpoints
+    steps = int(np.clip(round((last - seen[-1]) / spacing), 1, MOST))
     return np.asarray(seen[-1] + (last - seen[-1]) * np.arange(1, steps + 1) / steps)
 
 

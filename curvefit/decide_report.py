@@ -23,7 +23,7 @@ def _cost(value: float) -> str:
 
 
 def _priced(value: float) -> str:
-    return f", cost {_cost(value)}" if math.isfinite(value) else ""
+    return f" (cost {_cost(value)})" if math.isfinite(value) else ""
 
 
 def _last(d: Decision) -> float:
@@ -121,8 +121,8 @@ def _settled(d: Decision) -> str:
             f"probability {digits.percent(s.sure)}."
         )
     return (
-        f"{known}; {digits.amount(s.more)} further {unit}{_priced(s.cost)}, bring it under "
-        f"{s.width:.3g} with probability {digits.percent(s.steps[-1].share)}."
+        f"{known}; {digits.amount(s.more)} further {unit}{_priced(s.cost)} bring it under "
+        f"{s.width:.3g} with probability {digits.percent(round(s.probability, 2))}."
     )
 
 

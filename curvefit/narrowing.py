@@ -6,6 +6,7 @@ What more data would bring is found by simulation: the run is continued a few do
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -53,8 +54,9 @@ class Settling(NamedTuple):
     """How much more compute brings an interval under a width.
 
     `of` is ``A`` or the compute of the score in question; `now` is today's width. `more` is the
-    further compute at which the interval is narrow enough with the probability `sure`: 0 if it is
-    already, NaN if not even the last of `steps` will do.
+    further compute at which the interval is narrow enough with a `probability` of at least `sure`:
+    0 if it is already, NaN if not even the last of `steps` will do. `steps` are the multiples of
+    the compute that the search looked at.
     """
 
     of: str
@@ -63,6 +65,7 @@ class Settling(NamedTuple):
     sure: float
     more: float
     cost: float
+    probability: float
     steps: tuple[Step, ...]
 
 
@@ -111,17 +114,32 @@ def settle(
     now = interval_width(fit, of)
     name = of if isinstance(of, str) else f"{of:g}"
     if now <= width:
-        return Settling(name, width, now, sure, 0.0, 0.0 * cost, ())
-    steps: list[Step] = []
+        return Settling(name, width, now, sure, 0.0, 0.0 * cost, 1.0, ())
     longest = continuations(fit, MULTIPLES[-1] * last, count)
-    for multiple in MULTIPLES:
+
+    def step(multiple: float) -> Step:
         widths = [_refitted(fit, run.take(run.compute <= multiple * last), of) for run in longest]
         share = float(np.mean([w <= width for w in widths]))
-        steps.append(Step(multiple, multiple * last, float(np.median(widths)), share))
-        if share >= sure:
-            more = (multiple - 1.0) * last
-            return Settling(name, width, now, sure, more, cost * more, tuple(steps))
-    return Settling(name, width, now, sure, NAN, NAN, tuple(steps))
+        return Step(multiple, multiple * last, float(np.median(widths)), share)
+
+    steps, enough = _bisected(step, sure)
+    if enough is None:
+        return Settling(name, width, now, sure, NAN, NAN, steps[-1].share, steps)
+    more = (enough.multiple - 1.0) * last
+    return Settling(name, width, now, sure, more, cost * more, enough.share, steps)
+
+
+def _bisected(step: Callable[[float], Step], sure: float) -> tuple[tuple[Step, ...], Step | None]:
+    """Find the least multiple whose share is large enough; return all steps looked at, in order."""
+    steps: dict[float, Step] = {}
+    low, high = 0, len(MULTIPLES)
+    while low < high:
+        middle = (low + high) // 2
+        multiple = MULTIPLES[middle]
+        steps[multiple] = step(multiple)
+        low, high = (low, middle) if steps[multiple].share >= sure else (middle + 1, high)
+    enough = steps[MULTIPLES[low]] if low < len(MULTIPLES) else None
+    return tuple(steps[multiple] for multiple in sorted(steps)), enough
 
 
 def options(

@@ -9,7 +9,7 @@ import curvefit
 from curvefit.continuation import continuations
 from curvefit.decide import decide, gain, rate, stop
 from curvefit.errors import InputError
-from curvefit.narrowing import interval_width, options, settle
+from curvefit.narrowing import MULTIPLES, Step, _bisected, interval_width, options, settle
 
 A, B, C_MID, R0 = 0.61, 1.9, 2500.0, 0.38
 
@@ -84,8 +84,21 @@ def test_more_compute_settles_the_asymptote(early):
     assert found.now > 0.02
     widths = [step.width for step in found.steps]
     assert widths == sorted(widths, reverse=True)
-    assert found.steps[-1].share >= 0.8 > max([s.share for s in found.steps[:-1]], default=0.0)
     assert found.cost == 2.0 * found.more
+    end = 5_000.0 + found.more
+    assert found.probability >= 0.8
+    assert all((s.share >= 0.8) == (s.compute >= end) for s in found.steps)
+
+
+def test_bisection_finds_the_least_multiple_that_will_do():
+    for least in (*MULTIPLES, np.inf):
+
+        def step(multiple, least=least):
+            return Step(multiple, multiple, 0.0, float(multiple >= least))
+
+        steps, enough = _bisected(step, 0.8)
+        assert (enough.multiple if enough else np.inf) == least
+        assert len(steps) <= 3
 
 
 def test_the_width_promised_is_about_the_width_found():
