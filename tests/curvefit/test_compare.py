@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recipes import seed_run
+from recipes import SEED_SD, seed_run
 from scipy.optimize import curve_fit
 
 import curvefit
@@ -36,8 +36,14 @@ def later(name):
 
 @pytest.fixture(scope="module")
 def two():
-    """Recipes 0.03 apart, 3 seeds each, the third of `b` cut at half."""
-    runs = [seed_run(name, s, A=A) for name, A in (("a", 0.61), ("b", 0.64)) for s in range(3)]
+    """Recipes 0.03 apart, seeds at −1, 0, 1 standard deviations, the third of `b` cut at half."""
+    shifts = SEED_SD * np.arange(-1, 2)
+    recipes = {"a": 0.61 + shifts, "b": 0.64 + shifts}
+    runs = [
+        seed_run(name, s, A=A, sd=0.0)
+        for name, seeds in recipes.items()
+        for s, A in enumerate(seeds)
+    ]
     runs[-1] = runs[-1].take(slice(0, 21))
     return compare(runs, reach=[0.5, 0.9])
 
