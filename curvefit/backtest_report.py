@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["html", "origin_grid", "pooled_grid", "record", "sentence", "skipped_grid", "text"]
 
 SPOKEN = 3  # up to so many runs are told in sentences too
+ROWS = 60  # up to so many forecasts are listed
+LISTED = 12  # reasons
 
 
 def sentence(origin: Origin) -> str:
@@ -44,12 +46,17 @@ def origin_grid(backtest: Backtest) -> Grid:
                 value,
                 digits.interval(low, high),
                 reached,
-                f"{o.error:+.{decimals}f}",
-                f"{o.persistence_error:+.{decimals}f}",
+                _signed(o.error, decimals),
+                _signed(o.persistence_error, decimals),
             )
         )
     header = ("run", "seen", "points", "said", level, "reached", "error", "persistence")
     return filled(Grid("Mean of the last tenth, forecast from the beginning", header, rows))
+
+
+def _signed(value: float, decimals: int) -> str:
+    shown = f"{value:+.{decimals}f}"
+    return shown if float(shown) else shown[1:]
 
 
 def pooled_grid(backtest: Backtest) -> Grid:
@@ -96,9 +103,10 @@ def _skipped_lines(backtest: Backtest) -> list[str]:
     if not backtest.skipped:
         return []
     lines = ["Nothing could be said"]
-    for s in backtest.skipped:
+    for s in backtest.skipped[:LISTED]:
         lines += wrapped(s.why, f"{s.run}, {digits.percent(s.at)}: ", indent=2)
-    return lines
+    more = len(backtest.skipped) - LISTED
+    return [*lines, f"  and {more:,} more"] if more > 0 else lines
 
 
 def text(backtest: Backtest) -> str:
@@ -107,7 +115,7 @@ def text(backtest: Backtest) -> str:
     return joined(
         ["Backtest"],
         _sentence_lines(backtest.origins) if len(runs) <= SPOKEN else [],
-        grid_lines(origin_grid(backtest)) if backtest.origins else [],
+        grid_lines(origin_grid(backtest)) if 0 < len(backtest.origins) <= ROWS else [],
         grid_lines(pooled_grid(backtest)) if backtest.pooled else [],
         _skipped_lines(backtest),
     )
@@ -120,8 +128,10 @@ def _sentence_lines(origins: Sequence[Origin]) -> list[str]:
 def html(backtest: Backtest) -> str:
     """Return the backtest as a fragment of HTML."""
     parts = [paragraph(f"{o.run}: {sentence(o)}.") for o in backtest.origins[:SPOKEN]]
-    if backtest.origins:
-        parts += [table(origin_grid(backtest)), table(pooled_grid(backtest))]
+    if 0 < len(backtest.origins) <= ROWS:
+        parts.append(table(origin_grid(backtest)))
+    if backtest.pooled:
+        parts.append(table(pooled_grid(backtest)))
     if backtest.skipped:
         parts.append(table(skipped_grid(backtest)))
     return f"<div>{''.join(parts)}</div>"

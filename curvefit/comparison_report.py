@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["grids", "html", "record", "text"]
 
 NAME = 18
+LISTED = 24  # runs left out
 ALL_PAIRS = 15  # beyond so many pairs, only those with the leading recipe are shown
 
 
@@ -148,9 +149,10 @@ def text(c: Comparison) -> str:
 
 def _left_out(c: Comparison) -> list[str]:
     lines = ["Left out of the ranking"] if c.excluded else []
-    for e in c.excluded:
+    for e in c.excluded[:LISTED]:
         lines += wrapped(e.why, f"{shorten(e.run, NAME)}: ", indent=2)
-    return lines
+    more = len(c.excluded) - LISTED
+    return [*lines, f"  and {more:,} more"] if more > 0 else lines
 
 
 def html(c: Comparison) -> str:

@@ -144,7 +144,7 @@ def decide(
         If the fit has no posterior or a number cannot be used.
     """
     cost = checked_price(price)
-    unit = span(fit)
+    unit = span(fit) or float(np.abs(fit.run.score).max()) or 1.0  # a constant has no range
     loss = LOSS * unit if loss is None else loss
     width = WIDTH * unit if width is None else width
     settling = settle(fit, width, of=of, price=price, count=count)

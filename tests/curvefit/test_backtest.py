@@ -106,5 +106,14 @@ def test_the_record_is_strict_json_and_the_faces_agree():
     assert "<table>" in result._repr_html_()
 
 
+def test_a_backtest_of_many_runs_is_pooled():
+    run = a_run()
+    text = str(backtest([run] * 40, [0.4, 0.5]))
+    assert "Mean of the last tenth" not in text
+    assert "All runs" in text
+    short = a_run(n=5)
+    assert "and 28 more" in str(backtest([short] * 40, [0.1]))
+
+
 def test_what_comes_from_a_file_is_escaped():
     assert "<script>" not in backtest(a_run(name="<script>"), [0.5])._repr_html_()

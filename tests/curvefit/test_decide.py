@@ -193,6 +193,13 @@ def test_rewards_are_measured_by_the_range_they_span():
     assert decision.settling.width == pytest.approx(0.02 * 2.5 * np.ptp(y))
 
 
+def test_a_constant_reward_is_decided_without_a_range():
+    fit = curvefit.fit({"step": np.arange(12.0), "reward": np.full(12, 5.0)}, "reward", x="step")
+    decision = decide(fit, count=1)
+    assert decision.stop.loss == pytest.approx(0.05)
+    assert any("no rise" in caution for caution in decision.cautions)
+
+
 def test_a_fit_without_posterior_decides_nothing():
     fit = curvefit.fit(run_until(5_000.0), method="least-squares")
     with pytest.raises(InputError, match="no probabilities"):
