@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Interruption", "RolloutWorker"]
 
+GLANCE_S = 0.001  # for completions, while answers are being verified: verdicts come that soon
+
 
 @dataclass(frozen=True)
 class Interruption:
@@ -197,9 +199,8 @@ class RolloutWorker:
     def _advance(self, timeout: float) -> None:
         """One round: tokens, continuations, verdicts."""
         if self.engine.running:
-            self._take(
-                self.engine.collect(min(timeout, 0.01) if self.verifier.pending else timeout)
-            )
+            wait = min(timeout, GLANCE_S) if self.verifier.pending else timeout
+            self._take(self.engine.collect(wait))
             timeout = 0.0
         for verdict in self.verifier.poll(timeout):
             flight, sample = verdict.key
