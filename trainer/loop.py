@@ -35,6 +35,7 @@ from trainer.watch import SIGNALS, Alarm
 __all__ = ["train"]
 
 PARITY_PROMPTS = 8
+NOTHING_FINITE = "loss of no token: none has a finite log-probability from the sampler"
 PARITY_LIMIT = {"float32": 1e-3, "bfloat16": 1.0}  # bf16: a wrong model differs by several nats
 
 
@@ -123,6 +124,8 @@ def learn(
     with run.ledger.phase("train"):
         if batch is None:
             result = StepResult(0.0, 0.0, 0.0, 0.0, skipped="no group has a gradient")
+        elif batch.dropped_tokens and not batch.mask.any():
+            result = StepResult(0.0, 0.0, 0.0, 0.0, skipped=NOTHING_FINITE)
         else:
             o_version = run.step if old is None else version
             result = run.learner.step(batch, o_version, old)

@@ -108,3 +108,23 @@ def test_kl_in_the_reward_is_paid_by_every_sample(opened):
     kept = [g for g in groups if loop.live(g, 1e-6)]
     plain = factory.batch(factory.config("--loss.advantage", "none"), kept)
     assert torch.allclose(batch.advantages, plain.advantages, atol=1e-4)
+
+
+def test_a_step_without_one_finite_token_counts_as_not_finite(opened):
+    run = opened("--optim.max_skipped", "2")
+    before = copy.deepcopy(run.learner.model.state_dict())
+    for step in range(2):
+        groups = equal_groups(run, 1.0)
+        for group in groups:
+            group.rollouts[0].reward = 0.0
+            for rollout in group.rollouts:
+                rollout.logprobs = [float("nan")] * 3
+        result = loop.learn(run, groups, loop.prepare(run, groups), None, 0)
+        assert result.skipped.startswith("loss")
+        if step == 0:
+            loop.judge(run, result)
+    assert run.not_finite == 1
+    with pytest.raises(RunStopped, match="2 steps in a row were not finite"):
+        loop.judge(run, result)
+    after = run.learner.model.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
