@@ -1,6 +1,6 @@
 """Does a 90 % interval hold the truth 90 % of the time? Ours and its peers', on simulated runs.
 
-    python benchmarks/coverage.py            300 runs a cell, about 15 minutes on one core
+    python benchmarks/coverage.py            300 runs a cell, about 12 minutes on one core
     python benchmarks/coverage.py --runs 40  a quick look
 
 The design is in `simulate.py`. For each cell (noise × C_max/C_mid) and method: coverage of
