@@ -114,13 +114,18 @@ def compare(
     fits = [fitted for of_recipe in found.recipes.values() for fitted in of_recipe]
     if not fits:
         return _nothing(found, level, tuple(reach))
-    at = _checked_at(at, fits)
+    return _compared(found, _checked_at(at, fits), tuple(reach), level)
+
+
+def _compared(found: Grouped, at: float, reach: tuple[float, ...], level: float) -> Comparison:
+    """The comparison of the recipes that are left, at a common compute."""
     pools = _pools(found.recipes, at, reach)
     order = np.argsort(-np.median(pools.score.draws, axis=1), kind="stable").tolist()
     several = any(len(of_recipe) > 1 for of_recipe in found.recipes.values())
-    recipes = [_recipe(pools, i, found.recipes, tuple(reach), level) for i in order]
+    recipes = [_recipe(pools, i, found.recipes, reach, level) for i in order]
     pairs = [_pair(pools, i, j, found.recipes, level) for i, j in combinations(order, 2)]
-    words = f"the {y_words(fits[0].run)} at {at:,.7g} {x_words(fits[0].run)}"
+    run = next(iter(found.recipes.values()))[0].run
+    words = f"the {y_words(run)} at {at:,.7g} {x_words(run)}"
     rankings = (
         rank("score", words, pools.names, pools.score.draws),
         rank("A", "the asymptote A", pools.names, pools.A.draws),
