@@ -90,6 +90,49 @@ class Pipeline:
 
 
 @dataclass(frozen=True)
+class Engine:
+    """What generates: the sampler here (local) or in a process, vllm here, or servers (served)."""
+
+    kind: str = _s(
+        "auto",
+        "auto: local, or process in a pipeline",
+        ("auto", "local", "process", "vllm", "served"),
+    )
+    placement: str = _s(
+        "auto",
+        "where engine and learner run; auto: by engine.kind",
+        ("auto", "colocated", "split", "remote"),
+    )
+    addresses: list[str] = _s(list, "servers, host:port each")  # noqa: RUF009 (a field)
+    transfer: str = _s(
+        "auto",
+        "how weights travel; auto: by placement",
+        ("auto", "file", "nccl", "ipc"),
+    )
+    folder: str = _s("", "shared folder of transfer = file; empty: a temporary one")
+    slots: int = _s(512, "requests that run at the same time; further ones wait")
+    max_length: int = _s(0, "longest prompt plus completion; 0: the model's own limit")
+    memory: float = _s(0.0, "vllm: share of the accelerator's memory; 0: by placement")
+    tensor_parallel: int = _s(1, "vllm: accelerators that one copy of the model is spread over")
+    eager: bool = _s(False, "vllm: no CUDA graphs, no compilation")
+
+
+@dataclass(frozen=True)
+class Learner:
+    """How the policy is differentiated; ranks come from torchrun."""
+
+    compute: str = _s(
+        "same", "dtype of the passes; bfloat16 keeps float32 weights", ("same", "bfloat16")
+    )
+    packing: bool = _s(False, "several samples a row, attention kept within each")
+    checkpointing: bool = _s(False, "recompute activations in the backward pass")
+    reshard: bool = _s(True, "FSDP2: free gathered weights after the forward pass")
+    lora_rank: int = _s(0, "rank of LoRA adapters; 0: all weights are trained")
+    lora_alpha: float = _s(32.0, "LoRA's scale is lora_alpha / lora_rank")
+    lora_targets: list[str] = _s(list, "modules with adapters; empty: all linear ones")  # noqa: RUF009
+
+
+@dataclass(frozen=True)
 class Curriculum:
     """Which prompts are drawn and which groups are learned from."""
 
@@ -191,6 +234,8 @@ class Config:
     task: Task = field(default_factory=Task)
     sample: Sample = field(default_factory=Sample)
     pipeline: Pipeline = field(default_factory=Pipeline)
+    engine: Engine = field(default_factory=Engine)
+    learner: Learner = field(default_factory=Learner)
     curriculum: Curriculum = field(default_factory=Curriculum)
     loss: Loss = field(default_factory=Loss)
     reward: Reward = field(default_factory=Reward)
@@ -209,6 +254,8 @@ SECTIONS: dict[str, type] = {
         Task,
         Sample,
         Pipeline,
+        Engine,
+        Learner,
         Curriculum,
         Loss,
         Reward,
