@@ -16,21 +16,28 @@ from numpy.typing import NDArray
 
 from curvefit.comparable import Grouped, RecipeOf, grouped
 from curvefit.comparison import Comparison, Pair, Recipe
-from curvefit.digits import significant
 from curvefit.errors import InputError
 from curvefit.fit_doubts import span
 from curvefit.fitted import Fit
 from curvefit.fixed_asymptote import MARGIN, FixedA, compare_at_fixed_A
 from curvefit.pairs import crossing, difference, pairings_for, ratio
-from curvefit.pooling import SEED_B, SEED_SCORE, Pool, pool, pool_curves
-from curvefit.posterior import ATOMS, STRIDE, mixture
-from curvefit.predictive import curves
+from curvefit.pooled_curves import (
+    clip_to_bounds,
+    estimate,
+    last_compute,
+    recipe_curves,
+    score_pool,
+    seed_margin,
+)
+from curvefit.pooling import SEED_B, Pool, pool
+from curvefit.posterior import ATOMS, mixture
 from curvefit.ranking import rank
+from curvefit.recipe_notes import column_notes, lost_notes, seed_note
 from curvefit.results import Estimate, Reach
 from curvefit.runs import Run
 from curvefit.units import x_words, y_words
 from curvefit.window import checked_level
-from curvefit.wording import listed, printable
+from curvefit.wording import listed
 
 __all__ = ["compare"]
 
@@ -131,8 +138,8 @@ def _compared(found: Grouped, at: float, reach: tuple[float, ...], level: float)
         rank("A", "the asymptote A", pools.names, pools.A.draws),
     )
     spread = {
-        "A": _estimate(pools.A.spread, level),
-        "score": _estimate(pools.score.spread, level),
+        "A": estimate(pools.A.spread, level),
+        "score": estimate(pools.score.spread, level),
     }
     return Comparison(
         at=at,
@@ -156,7 +163,7 @@ def _nothing(found: Grouped, level: float, reach: tuple[float, ...]) -> Comparis
 
 def _checked_at(at: float | None, fits: Sequence[Fit]) -> float:
     if at is None:
-        return 2.0 * max(float(f.run.compute[-1]) for f in fits)
+        return 2.0 * last_compute([fits])
     if not (np.isfinite(at) and at > 0):
         raise InputError(f"cannot compare at compute {at:g}: give a number above 0")
     return float(at)
@@ -167,22 +174,15 @@ def _checked_at(at: float | None, fits: Sequence[Fit]) -> float:
 
 def _pools(recipes: dict[str, list[Fit]], at: float, reach: Sequence[float]) -> Pools:
     groups = list(recipes.values())
-    fits = [fitted for group in groups for fitted in group]
-    unit = float(np.median([span(f) for f in fits]))
-    margin = SEED_SCORE._replace(median=SEED_SCORE.median * unit)
-    here = np.array([at])
-    score = pool([np.array([curves(f, here)[:, 0] for f in group]) for group in groups], margin)
+    score, margin = score_pool(groups, at), seed_margin(groups)
     tables = [[_parameters(f) for f in group] for group in groups]
     A, ln_B, ln_C_mid = (
         pool([np.array([t[k] for t in group]) for group in tables], prior)
         for k, prior in enumerate((margin, SEED_B, SEED_B))
     )
-    if all(f.run.bounded for f in fits):
-        np.clip(score.draws, 0.0, 1.0, out=score.draws)
-        np.clip(A.draws, 0.0, 1.0, out=A.draws)
-    ln_C = _grid(fits)
-    own = [np.array([curves(f, np.exp(ln_C), every=STRIDE) for f in group]) for group in groups]
-    together = pool_curves(own, score.spread[::STRIDE], _growth(own, fits, at))
+    clip_to_bounds(A.draws, groups)
+    ln_C = _grid(groups)
+    together = recipe_curves(groups, ln_C, score.spread, at)
     reached = np.array([[_ln_reach(R, ln_C, y) for y in reach] for R in together])
     return Pools(tuple(recipes), score, A, ln_B, ln_C_mid, together, ln_C, reached)
 
@@ -194,29 +194,13 @@ def _parameters(fit: Fit) -> tuple[FloatArray, FloatArray, FloatArray]:
     return a.A, np.log(a.B), a.ln_c
 
 
-def _grid(fits: Sequence[Fit]) -> FloatArray:
+def _grid(groups: Sequence[Sequence[Fit]]) -> FloatArray:
     """Ln C from the first positive compute of the data to a hundred times the last."""
-    first = min(float(f.run.compute[f.run.compute > 0][0]) for f in fits)
-    last = max(float(f.run.compute[-1]) for f in fits)
-    return np.linspace(np.log(first), np.log(BEYOND * last), CURVE_POINTS)
-
-
-def _growth(own: Sequence[FloatArray], fits: Sequence[Fit], at: float) -> FloatArray:
-    """The seed spread at each compute of the grid as a share of that at `at`: as gain to gain."""
-    seeds = np.concatenate([np.median(group, axis=1) for group in own])
-    start = np.array([f.params["R0"].value for f in fits])
-    gain = np.maximum(seeds - start[:, None], 0.0).mean(axis=0)
-    there = float(np.maximum([float(f([at])[0]) for f in fits] - start, 0.0).mean())
-    return np.minimum(gain / there, 2.0) if there > 0 else np.ones_like(gain)
+    first = min(float(f.run.compute[f.run.compute > 0][0]) for group in groups for f in group)
+    return np.linspace(np.log(first), np.log(BEYOND * last_compute(groups)), CURVE_POINTS)
 
 
 # ---------------------------------------------------------------- rows
-
-
-def _estimate(values: FloatArray, level: float) -> Estimate:
-    tail = (1.0 - level) / 2.0
-    low, middle, high = np.quantile(values, (tail, 0.5, 1.0 - tail), method="hazen").tolist()
-    return Estimate(middle, low, high)
 
 
 def _recipe(
@@ -229,10 +213,10 @@ def _recipe(
         runs=tuple(f.run.name for f in fits),
         points=sum(len(f.run) for f in fits),
         last=max(float(f.run.compute[-1]) for f in fits),
-        A=_estimate(pools.A.draws[i], level),
-        B=_estimate(np.exp(pools.ln_B.draws[i]), level),
-        C_mid=_estimate(np.exp(pools.ln_C_mid.draws[i]), level),
-        score=_estimate(pools.score.draws[i], level),
+        A=estimate(pools.A.draws[i], level),
+        B=estimate(np.exp(pools.ln_B.draws[i]), level),
+        C_mid=estimate(np.exp(pools.ln_C_mid.draws[i]), level),
+        score=estimate(pools.score.draws[i], level),
         reach=tuple(_reach(y, at, level) for y, at in zip(reach, pools.ln_reach[i], strict=True)),
     )
 
@@ -291,37 +275,15 @@ def _fixed(
 
 
 def _notes(found: Grouped, several: bool, spread: dict[str, Estimate]) -> Iterable[str]:
-    value, low, high = (significant(v, 2) for v in spread["A"])
-    if several:
-        yield (
-            f"A scatters from seed to seed by {value} (sd, between {low} and {high}), estimated "
-            "from the recipes with several seeds and taken to hold for all"
-        )
-    else:
-        yield (
-            f"one seed a recipe: that A scatters from seed to seed by about {value} (sd) is an "
-            "assumption, ScaleRL's margin of ±0.02 (arXiv 2510.13786, A.5); run a second seed"
-        )
-    for name, fits in found.recipes.items():
-        lost = [e.run for e in found.excluded if e.recipe == name]
-        if lost:
-            yield (
-                f"{printable(name)}: {len(lost)} of {len(lost) + len(fits)} runs left out "
-                f"({listed(lost, 3)}): the comparison speaks of the runs that remain"
-            )
+    yield seed_note("A", spread["A"], several)
+    yield from lost_notes(found)
     open_A = [name for name, fits in found.recipes.items() if not any(map(_identified, fits))]
     if open_A:
         yield (
             f"A is not identified by any run of {listed(open_A, 5)}: what is said of it rests on "
             "the prior; go by the score"
         )
-    columns = dict.fromkeys(f.run.y.column for fits in found.recipes.values() for f in fits)
-    files = {f.run.file for fits in found.recipes.values() for f in fits}
-    if len(columns) > 1 and len(files) > 1:
-        yield (
-            f"scores come from columns of different names ({listed(columns, 3)}): the comparison "
-            "holds only if they are the same evaluation"
-        )
+    yield from column_notes(found)
 
 
 def _identified(fit: Fit) -> bool:
