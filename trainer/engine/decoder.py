@@ -16,7 +16,6 @@ L <= T widest row in use, V vocabulary.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +23,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from trainer.engine.weights import check_weights
 from trainer.errors import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Decoder", "load_config", "load_weights"]
+__all__ = ["Decoder", "load_config"]
 
 SUPPORTED = ("llama", "mistral", "qwen2", "qwen3")
 
@@ -85,7 +85,7 @@ class Decoder:
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
         """Copy a full set of weights in; nothing changes unless all of them fit."""
-        self._check_weights(weights)
+        check_weights(weights, self.shapes, tied=self.tied)
 
         def take(name: str, dtype: torch.dtype = self.dtype) -> Tensor:
             return weights[name].detach().to(self.device, dtype, copy=True)
@@ -94,25 +94,6 @@ class Decoder:
         self.blocks = [self._block(weights, f"model.layers.{i}.", take) for i in range(self.layers)]
         self.norm = self._norm_weight(take("model.norm.weight"))
         self.head = take("lm_head.weight", self.head_dtype)
-
-    def _check_weights(self, weights: Mapping[str, Tensor]) -> None:
-        missing = sorted(self.shapes.keys() - weights.keys())
-        if missing:
-            raise EngineError(
-                f"weights lack {missing[0]!r} ({len(missing)} missing of {len(self.shapes)}); send "
-                "all of model.state_dict(), the head too when it is tied to the embedding"
-            )
-        for name, shape in self.shapes.items():
-            if tuple(weights[name].shape) != shape:
-                raise EngineError(f"weight {name!r} is {tuple(weights[name].shape)}, not {shape}")
-            if not torch.isfinite(weights[name]).all():
-                raise EngineError(f"weight {name!r} is not finite; the last update diverged")
-        head, embedding = weights["lm_head.weight"], weights["model.embed_tokens.weight"]
-        if self.tied and not torch.equal(head, embedding):
-            raise EngineError(
-                "'lm_head.weight' differs from the embedding it is tied to: one of the two is of "
-                "an older version; send both from one model.state_dict()"
-            )
 
     def _block(self, weights: Mapping[str, Tensor], prefix: str, take: Any) -> dict[str, Any]:
         """Fuse one layer's matrices; rows of q and k are reordered for the complex rotation."""
@@ -301,22 +282,3 @@ def load_config(directory: str | Path) -> Any:
     if not (Path(directory) / "config.json").is_file():
         raise EngineError(f"{directory}: no config.json; give a model directory")
     return AutoConfig.from_pretrained(directory, local_files_only=True)
-
-
-def load_weights(directory: str | Path, *, tied: bool) -> dict[str, Tensor]:
-    """Every weight of a model directory's safetensors files, a tied head written out."""
-    from safetensors.torch import load_file
-
-    directory = Path(directory)
-    index = directory / "model.safetensors.index.json"
-    names = ["model.safetensors"]
-    if index.is_file():
-        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-    weights: dict[str, Tensor] = {}
-    for name in names:
-        if not (directory / name).is_file():
-            raise EngineError(f"{directory}: no {name}; save the model with save_pretrained")
-        weights.update(load_file(directory / name))
-    if tied:
-        weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
-    return weights

@@ -21,8 +21,9 @@ import numpy as np
 import torch
 
 from trainer.engine.base import Completion, Request, Span, check_requests
-from trainer.engine.decoder import Decoder, load_config, load_weights
+from trainer.engine.decoder import Decoder, load_config
 from trainer.engine.sampling import draw, uniform
+from trainer.engine.weights import load_weights
 from trainer.errors import EngineError
 
 if TYPE_CHECKING:
