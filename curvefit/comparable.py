@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from curvefit.errors import CurvefitError, InputError
@@ -43,8 +44,8 @@ class Grouped(NamedTuple):
     excluded: list[Excluded]
 
 
-def recipe_namer(recipe: RecipeOf) -> Callable[[Run], str]:
-    """Return the function that names a run's recipe.
+def recipe_namer(recipe: RecipeOf, word: str = "recipe") -> Callable[[Run], str]:
+    """Return the function that names a run's recipe; `word` is what messages call one.
 
     >>> name = recipe_namer(None)
     >>> import numpy as np
@@ -60,7 +61,7 @@ def recipe_namer(recipe: RecipeOf) -> Callable[[Run], str]:
 
     def looked_up(run: Run) -> str:
         if run.name not in recipe:
-            raise InputError(f"recipe= names no recipe for run {quoted(run.name)}; add it")
+            raise InputError(f"{word}= names no {word} for run {quoted(run.name)}; add it")
         return str(recipe[run.name])
 
     return looked_up
@@ -71,9 +72,14 @@ def _by_name(run: Run) -> str:
     return (found["recipe"] if found else "") or run.name
 
 
-def grouped(runs: Iterable[Run | Fit], recipe: RecipeOf, options: dict[str, Any]) -> Grouped:
-    """Fit the runs (those that are fits already stay as they are) and group what is comparable."""
-    name_of = recipe_namer(recipe)
+def grouped(
+    runs: Iterable[Run | Fit], recipe: RecipeOf, options: dict[str, Any], word: str = "recipe"
+) -> Grouped:
+    """Fit the runs (those that are fits already stay as they are) and group what is comparable.
+
+    `word` is what messages call a recipe.
+    """
+    name_of = recipe_namer(recipe, word)
     fits: list[tuple[str, Fit]] = []
     excluded: list[Excluded] = []
     for one in runs:
@@ -86,7 +92,7 @@ def grouped(runs: Iterable[Run | Fit], recipe: RecipeOf, options: dict[str, Any]
             continue
         forecaster_of(fitted)
         fits.append((name, fitted))
-    for reason in (_other_x, _other_y, _collapsed, _apart):
+    for reason in (_other_x, _other_y, _collapsed, partial(_apart, word=word)):
         whys = reason(fits)
         excluded += [
             Excluded(f.run.name, name, why)
@@ -136,7 +142,7 @@ def _collapsed(fits: list[tuple[str, Fit]]) -> list[str]:
     return whys
 
 
-def _apart(fits: list[tuple[str, Fit]]) -> list[str]:
+def _apart(fits: list[tuple[str, Fit]], word: str) -> list[str]:
     """Recipes whose compute overlaps that of no other recipe."""
     ends: dict[str, tuple[float, float]] = {}
     for name, f in fits:
@@ -152,7 +158,7 @@ def _apart(fits: list[tuple[str, Fit]]) -> list[str]:
         return not any(first <= end and start <= last for start, end in others)
 
     return [
-        "its compute, {:g} to {:g}, overlaps that of no other recipe".format(*ends[name])
+        "its compute, {:g} to {:g}, overlaps that of no other ".format(*ends[name]) + word
         if alone(name)
         else ""
         for name, _ in fits

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from curvefit import digits
 from curvefit.compact import shorten
 from curvefit.layout import grid_lines, joined, paragraph, table, wrapped
+from curvefit.plain import plain
 from curvefit.record import finite
 from curvefit.tables import Grid, filled
 from curvefit.units import x_words, y_words
@@ -64,18 +64,11 @@ def _neighbours(c: Comparison) -> list[Pair]:
     return [c.pair(*two) for two in pairwise(names)]
 
 
-def _probability(p: float) -> str:
-    """A probability counted over pairs of atoms: its ends are not known beyond a thousandth."""
-    if p > 0.999:
-        return "> 99.9 %"
-    return digits.probability(p) if p >= 0.001 else "< 0.1 %"
-
-
 def _gap(d: Difference) -> tuple[str, str, str]:
     """A difference, its interval, and the probability that the first is the larger."""
     value, low, high = digits.scores(d.value, d.low, d.high)
     signed = value if value.startswith("-") else f"+{value}"
-    return signed, digits.interval(low, high), _probability(d.probability)
+    return signed, digits.interval(low, high), digits.counted(d.probability)
 
 
 def difference_grid(c: Comparison, by: str) -> Grid:
@@ -98,11 +91,11 @@ def efficiency_grid(c: Comparison) -> Grid:
             f = p.fixed_A
             value, *_ = digits.amounts(f.ratio, f.low, f.high)
             ends = digits.interval(digits.significant(f.low, 2), digits.significant(f.high, 2))
-            steep = (value, ends, _probability(f.probability))
+            steep = (value, ends, digits.counted(f.probability))
         x = p.crossing
         at, low, high = digits.amounts(x.compute, x.low, x.high)
         where = (at, digits.interval(low, high)) if x.probability >= 0.05 else ("", "")
-        crosses = _probability(x.probability)
+        crosses = digits.counted(x.probability)
         rows.append((shorten(p.first, NAME), shorten(p.second, NAME), *steep, crosses, *where))
     level = digits.percent(c.level)
     header = ("first", "second", "B/B", level, "steeper", "cross", "at", level)
@@ -118,7 +111,7 @@ def reach_grid(c: Comparison) -> Grid:
             shown = digits.amounts(answer.compute, answer.low, answer.high)
             value, low, high = ("never" if v == digits.UNKNOWN else v for v in shown)
             ends = "" if low == "never" else f"[{low}, {high}]"
-            share = _probability(answer.probability)
+            share = digits.counted(answer.probability)
             rows.append((r.recipe, f"{answer.score:g}", value, ends, share))
     header = ("recipe", _y(c), _x(c), f"{digits.percent(c.level)} interval", "reached by")
     return filled(Grid("Compute to reach a score, within 100 x the data", header, rows))
@@ -170,24 +163,13 @@ def record(c: Comparison) -> dict[str, Any]:
     return {
         "at": finite(c.at),
         "level": c.level,
-        "recipes": [_plain(recipe) for recipe in c.recipes],
-        "pairs": [_plain(pair) for pair in c.pairs],
-        "rankings": [_plain(ranking) for ranking in c.rankings],
+        "recipes": [plain(recipe) for recipe in c.recipes],
+        "pairs": [plain(pair) for pair in c.pairs],
+        "rankings": [plain(ranking) for ranking in c.rankings],
         "spread": {
             "known": c.spread_known,
-            **{name: _plain(estimate) for name, estimate in c.spread.items()},
+            **{name: plain(estimate) for name, estimate in c.spread.items()},
         },
-        "excluded": [_plain(excluded) for excluded in c.excluded],
+        "excluded": [plain(excluded) for excluded in c.excluded],
         "notes": list(c.notes),
     }
-
-
-def _plain(value: Any) -> Any:
-    """Return named tuples as objects, tuples as lists, numbers that are not finite as None."""
-    if hasattr(value, "_asdict"):
-        return {key: _plain(item) for key, item in value._asdict().items()}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value

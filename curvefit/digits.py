@@ -13,6 +13,7 @@ __all__ = [
     "amount",
     "amounts",
     "compute",
+    "counted",
     "interval",
     "percent",
     "probability",
@@ -126,6 +127,17 @@ def probability(share: float) -> str:
     ('95 %', '0.21 %')
     """
     return percent(round(share, 2) if 0.01 <= share <= 0.99 else share)
+
+
+def counted(share: float) -> str:
+    """Write a probability counted over pairs of atoms: its ends are not known beyond a thousandth.
+
+    >>> counted(0.948), counted(0.99987), counted(0.0)
+    ('95 %', '> 99.9 %', '< 0.1 %')
+    """
+    if share > 0.999:
+        return "> 99.9 %"
+    return probability(share) if share >= 0.001 else "< 0.1 %"
 
 
 def interval(low: str, high: str) -> str:

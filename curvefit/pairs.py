@@ -18,6 +18,7 @@ __all__ = [
     "best_shares",
     "crossing",
     "difference",
+    "ln_reach",
     "pairings_for",
     "ratio",
 ]
@@ -125,3 +126,20 @@ def crossing(
     tail = (1.0 - level) / 2.0
     low, middle, high = np.exp(np.quantile(at, (tail, 0.5, 1.0 - tail))).tolist()
     return Crossing(float(crosses.mean()), middle, low, high, float((after > 0).mean()))
+
+
+def ln_reach(R: FloatArray, ln_C: FloatArray, y: float | FloatArray) -> FloatArray:
+    """Ln of the compute at which each curve of R, (M, K), first reaches y; ∞ if it does not.
+
+    y is one score, or one a curve, shape (M,). A curve that begins above y reaches it at the first
+    compute.
+    """
+    above = np.reshape(y, (-1, 1)) <= R
+    k = above.argmax(axis=1)
+    rows, after = np.arange(len(R)), np.maximum(k, 1)
+    low, high = R[rows, after - 1], R[rows, after]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        part = (y - low) / (high - low)
+    at = ln_C[after - 1] + part * (ln_C[after] - ln_C[after - 1])
+    at = np.where(k == 0, ln_C[0], at)
+    return np.where(above.any(axis=1), at, np.inf)
