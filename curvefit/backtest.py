@@ -125,7 +125,7 @@ def backtest(
     law: str = "average",
     method: str = "posterior",
     r0: str | float = "fit",
-    skip: float = 0.0,
+    skip: float | str = 0.0,
 ) -> Backtest:
     """Forecast the end of each run from its beginning.
 

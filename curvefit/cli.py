@@ -119,10 +119,11 @@ def _add_fit(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add(
         "--skip",
-        metavar="X",
-        type=value.compute,
+        metavar="X|auto",
+        type=value.skip,
         default=0.0,
-        help="leave out compute below X, but never step 0 (default: nothing)",
+        help="leave out compute below X, but never step 0; auto: the early transient of each run, "
+        "if one is found, at most 0.25 C_mid (default: nothing)",
     )
     add(
         "--until",

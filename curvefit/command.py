@@ -10,6 +10,7 @@ import argparse
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from curvefit import report
@@ -21,10 +22,11 @@ from curvefit.fit import Fit, fit
 from curvefit.layout import separated
 from curvefit.readers import load
 from curvefit.record import doubts_of
+from curvefit.window import TRANSIENT
 from curvefit.wording import count, listed, printable
 
 if TYPE_CHECKING:
-    from curvefit.runs import Run, Runs
+    from curvefit.runs import Note, Run, Runs
 
 __all__ = ["run"]
 
@@ -58,6 +60,7 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
     fits, refused = _fits(runs, args)
     if not fits:
         return max(codes + refused)
+    _notes([replace(found.run, notes=_of_window(found.run)) for found in fits])
     answers = answer(runs, fits, args, lambda error: _refused(error, codes))
     _write_files(fits, args, command, answers, codes)
     _print(fits, args, command, answers)
@@ -111,7 +114,12 @@ def _read(args: argparse.Namespace, files: list[str]) -> Runs:
     )
 
 
-def _notes(runs: Runs) -> None:
+def _of_window(run: Run) -> tuple[Note, ...]:
+    """What choosing the points to fit has decided; reading was spoken of before."""
+    return tuple(note for note in run.notes if note.code == TRANSIENT)
+
+
+def _notes(runs: Sequence[Run]) -> None:
     """Say what reading decided: once for each sentence, with the runs that it holds for."""
     told: dict[str, list[Run]] = {}
     for found in runs:

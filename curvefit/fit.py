@@ -22,7 +22,7 @@ from curvefit.noise import evaluation_distance, noise_grid
 from curvefit.posterior import ATOMS, asymptote_of, atoms_of, law_weights, mixture, ridge_of
 from curvefit.results import LawWeight
 from curvefit.runs import Run
-from curvefit.window import bounds_of, checked_level, fixed_r0, window
+from curvefit.window import AUTO, bounds_of, checked_level, fixed_r0, window
 
 __all__ = ["METHODS", "Fit", "check_choices", "fit", "marginal_of"]
 
@@ -64,7 +64,7 @@ def fit(
     method: str = "posterior",
     level: float = 0.9,
     r0: str | float = "fit",
-    skip: float = 0.0,
+    skip: float | str = 0.0,
     until: float | str | None = None,
 ) -> Fit:
     """Fit a run and say what is known of its future.
@@ -88,8 +88,10 @@ def fit(
         Probability content of the intervals, between 0 and 1.
     r0 : str or float
         ``fit`` leaves R0 free; ``first`` fixes it to the first score; a number fixes it there.
-    skip : float
-        Leave out compute between 0 and `skip`; a step-0 evaluation stays.
+    skip : float or str
+        Leave out compute between 0 and `skip`; a step-0 evaluation stays. ``auto`` leaves out the
+        early transient if there is one (`curvefit.transient`), at most 0.25 C_mid; the run's
+        `notes` say what was found.
     until : float or str, optional
         Fit only up to this compute, or, as ``"50%"``, up to that share of the last compute; later
         points are held out and scored.
@@ -119,6 +121,10 @@ def fit(
     level = checked_level(level)
     check_choices(law, method)
     used, later = window(run, skip=skip, until=until)
+    if skip == AUTO:
+        from curvefit.transient import without_transient
+
+        used = without_transient(used, fit)
     fixed = fixed_r0(used, r0)
     if method != "posterior":
         return _point_only(used, later, level, law, method, r0, fixed)

@@ -20,6 +20,7 @@ __all__ = [
     "r0",
     "score_list",
     "size",
+    "skip",
     "until",
 ]
 
@@ -69,6 +70,14 @@ def level(text: str) -> float:
     if not 0 < value < 1:
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1; 0.9 means 90 %")
     return value
+
+
+def skip(text: str) -> float | str:
+    """Read a compute, or ``auto``."""
+    try:
+        return text if text == "auto" else compute(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}; or write auto") from None
 
 
 def until(text: str) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from curvefit._version import __version__
+from curvefit.window import TRANSIENT
 
 if TYPE_CHECKING:
     from curvefit.answers import Answers
@@ -84,12 +85,14 @@ def _numbers(record: Any) -> dict[str, float | None]:
 def _points(fit: Fit) -> dict[str, Any]:
     held_out = 0 if fit.held_out is None else len(fit.held_out)
     dropped = [{"row": int(row.row), "why": row.why} for row in fit.run.dropped]
-    return {
+    points: dict[str, Any] = {
         "read": len(fit.run) + held_out + len(dropped),
         "used": len(fit.run),
         "held_out": held_out,
         "dropped": dropped,
     }
+    sought = [note.message for note in fit.run.notes if note.code == TRANSIENT]
+    return points | ({"transient": sought[-1]} if sought else {})
 
 
 def _held_out(fit: Fit) -> dict[str, Any] | None:

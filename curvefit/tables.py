@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from curvefit import digits
 from curvefit.record import default_at
 from curvefit.units import x_words, y_words
+from curvefit.window import skipped
 
 if TYPE_CHECKING:
     from curvefit.fit import Fit
@@ -55,7 +56,8 @@ def points_sentence(fit: Fit) -> str:
     sentence = f"{len(run)} points used, {first} to {last} {x_words(run)}"
     if fit.held_out is not None:
         sentence += f"; {len(fit.held_out)} held out"
-    return sentence
+    left_out = (f"; {number} left out: {why}" for why, number in skipped(run).items())
+    return sentence + "".join(left_out)
 
 
 def parameter_grid(fit: Fit) -> Grid:

@@ -10,26 +10,32 @@ from curvefit.errors import FitError, InputError
 from curvefit.marginal import Bounds
 from curvefit.runs import Dropped, Run
 
-__all__ = ["bounds_of", "checked_level", "fixed_r0", "window"]
+__all__ = ["AUTO", "TRANSIENT", "bounds_of", "checked_level", "fixed_r0", "skipped", "window"]
 
 MIN_POINTS = 3
+AUTO = "auto"  # as `skip`: whatever early transient is found
+TRANSIENT = "early-transient"  # code of the note that says what was found
 NAN = float("nan")
 
 
 def window(
-    run: Run, *, skip: float = 0.0, until: float | str | None = None
+    run: Run, *, skip: float | str = 0.0, until: float | str | None = None
 ) -> tuple[Run, Run | None]:
     """Split a run into the points to fit and the points held out.
+
+    With `skip` ``auto`` nothing is left out yet: `transient` looks at the points to fit.
 
     Raises
     ------
     InputError
-        If `skip` or `until` is not a compute, or not a percentage between 0 and 100.
+        If `skip` is neither a compute nor ``auto``, or `until` neither a compute nor a percentage
+        up to 100.
     FitError
         If fewer than 3 points remain, or all are at one compute.
     """
     C = run.compute
-    keep = (C == 0.0) | (C >= skip)
+    start = _start(skip)
+    keep = (C == 0.0) | (C >= start)
     late = np.zeros(len(run), dtype=bool) if until is None else C > _until(run, until)
     used = run.take(keep & ~late)
     if len(used) < MIN_POINTS or used.compute[0] == used.compute[-1]:
@@ -40,10 +46,28 @@ def window(
             )
         raise InputError(_too_few(run))
     skipped = (
-        Dropped(int(row), f"compute below {skip:g} (skip)") for row in run.row[~keep & ~late]
+        Dropped(int(row), f"compute below {start:g} (skip)") for row in run.row[~keep & ~late]
     )
     used = replace(used, dropped=(*used.dropped, *skipped))
     return used, run.take(late) if late.any() else None
+
+
+def _start(skip: float | str) -> float:
+    if skip == AUTO:
+        return 0.0
+    try:
+        value = float(skip)
+    except ValueError:
+        value = NAN
+    if not 0.0 <= value < float("inf"):
+        raise InputError(f"skip {skip!r} is neither a compute of 0 or more nor 'auto'")
+    return value
+
+
+def skipped(run: Run) -> dict[str, int]:
+    """Why points were left out by `skip`, and how many for each reason."""
+    whys = [d.why for d in run.dropped if d.why.endswith(("(skip)", "(skip auto)"))]
+    return {why: whys.count(why) for why in dict.fromkeys(whys)}
 
 
 def _too_few(run: Run) -> str:
