@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from trainer.conflicts import of_engine, of_learner
 from trainer.errors import ConfigError
 
-__all__ = ["SECTIONS", "Config", "check"]
+__all__ = ["SECTIONS", "Config", "check", "passes"]
 
 PHRASE = (
     "Okay, time is up. Let me stop thinking and formulate a final answer now. </think>"  # ScaleRL
@@ -106,12 +107,13 @@ class Engine:
     addresses: list[str] = _s(list, "servers, host:port each")  # noqa: RUF009 (a field)
     transfer: str = _s(
         "auto",
-        "how weights travel; auto: by placement",
-        ("auto", "file", "nccl", "ipc"),
+        "how weights travel to servers; auto: file on a CPU, nccl between GPUs",
+        ("auto", "file", "nccl"),
     )
     folder: str = _s("", "shared folder of transfer = file; empty: a temporary one")
     slots: int = _s(512, "requests that run at the same time; further ones wait")
     max_length: int = _s(0, "longest prompt plus completion; 0: the model's own limit")
+    start_s: float = _s(600.0, "seconds that servers started by the run have to become healthy")
     memory: float = _s(0.0, "vllm: share of the accelerator's memory; 0: by placement")
     tensor_parallel: int = _s(1, "vllm: accelerators that one copy of the model is spread over")
     eager: bool = _s(False, "vllm: no CUDA graphs, no compilation")
@@ -125,8 +127,10 @@ class Learner:
         "same", "dtype of the passes; bfloat16 keeps float32 weights", ("same", "bfloat16")
     )
     packing: bool = _s(False, "several samples a row, attention kept within each")
+    micro_tokens: int = _s(0, "packing: tokens a backward pass, at least a sample; 0: all")
     checkpointing: bool = _s(False, "recompute activations in the backward pass")
     reshard: bool = _s(True, "FSDP2: free gathered weights after the forward pass")
+    deadline_s: float = _s(300.0, "seconds that ranks wait for one another")
     lora_rank: int = _s(0, "rank of LoRA adapters; 0: all weights are trained")
     lora_alpha: float = _s(32.0, "LoRA's scale is lora_alpha / lora_rank")
     lora_targets: list[str] = _s(list, "modules with adapters; empty: all linear ones")  # noqa: RUF009
@@ -246,6 +250,11 @@ class Config:
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
 
 
+def passes(config: Config) -> str:
+    """Return the dtype in which the model computes, on both sides."""
+    return "bfloat16" if config.learner.compute == "bfloat16" else config.model.dtype
+
+
 SECTIONS: dict[str, type] = {
     c.__name__.lower(): c
     for c in (
@@ -270,7 +279,7 @@ SECTIONS: dict[str, type] = {
 
 def check(config: Config) -> None:
     """Refuse what cannot be right, before anything is loaded; the first problem is raised."""
-    for problem, message in _problems(config):
+    for problem, message in [*_problems(config), *of_engine(config), *of_learner(config)]:
         if problem:
             raise ConfigError(message)
 

@@ -76,6 +76,19 @@ def test_the_defaults_are_the_objective_of_scalerl():
         (["--reward.overlong_max", "100"], ["go together"]),
         (["--sample.thinking_tokens", "8"], ["sample.answer_tokens"]),
         (["--eval.ks", "[8]"], ["eval.samples = 4"]),
+        (["--engine.addresses", '["node7"]'], ["'node7'", "host:port"]),
+        (["--engine.addresses", '["node7:99999"]'], ["host:port"]),
+        (["--engine.transfer", "nccl"], ["model.device = cpu", "file or auto"]),
+        (["--engine.slots", "0"], ["engine.slots", "at least 1"]),
+        (["--engine.max_length", "16"], ["no room for a prompt", "sample.max_tokens = 16"]),
+        (["--engine.memory", "80"], ["is a share"]),
+        (["--run.gpus_generate=-1"], ["at least 0"]),
+        (
+            ["--learner.compute", "bfloat16", "--model.dtype", "bfloat16"],
+            ["keeps float32 weights", "leave learner.compute"],
+        ),
+        (["--model.attention", "flash_attention_2"], ["needs CUDA", "sdpa"]),
+        (["--learner.lora_targets", '["q_proj"]'], ["set learner.lora_rank"]),
     ],
 )
 def test_what_cannot_be_right_is_refused_in_one_line_with_its_remedy(flags, parts):
