@@ -21,6 +21,8 @@ from curvefit._version import __version__
 
 TYPE_CHECKING = False  # as in typing, whose import costs more than all of this
 if TYPE_CHECKING:
+    from curvefit.allocate import allocate
+    from curvefit.allocation import Allocation
     from curvefit.backtest import Backtest, backtest
     from curvefit.compare import compare
     from curvefit.comparison import Comparison
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LAWS",
+    "Allocation",
     "AmbiguousColumn",
     "Backtest",
     "Comparison",
@@ -59,6 +62,7 @@ __all__ = [
     "Runs",
     "Verdict",
     "__version__",
+    "allocate",
     "backtest",
     "compare",
     "curve",
@@ -69,6 +73,8 @@ __all__ = [
 ]
 
 _MODULES = {
+    "curvefit.allocate": "allocate",
+    "curvefit.allocation": "Allocation",
     "curvefit.backtest": "Backtest backtest",
     "curvefit.compare": "compare",
     "curvefit.comparison": "Comparison",

@@ -1,4 +1,4 @@
-"""The questions of the command line that go beyond a fit: comparison, backtest, decision.
+"""The questions of the command line beyond a fit: comparison, allocation, backtest, decision.
 
 Each is answered on its own; one that cannot be is reported and the others go on.
 """
@@ -15,11 +15,12 @@ from curvefit.cli import PROG
 from curvefit.errors import CurvefitError
 
 if TYPE_CHECKING:
+    from curvefit.allocation import Allocation
     from curvefit.backtest import Backtest
     from curvefit.comparison import Comparison
     from curvefit.decide import Decision
     from curvefit.fit import Fit
-    from curvefit.runs import Runs
+    from curvefit.runs import Run, Runs
 
 __all__ = ["Answers", "answer"]
 
@@ -30,10 +31,11 @@ class Answers(NamedTuple):
     comparison: Comparison | None = None
     backtest: Backtest | None = None
     decisions: Mapping[str, Decision] = {}
+    allocation: Allocation | None = None
 
-    def all(self) -> list[Comparison | Backtest | Decision]:
+    def all(self) -> list[Comparison | Allocation | Backtest | Decision]:
         """Return the answers in the order of the report."""
-        found = [self.comparison, self.backtest, *self.decisions.values()]
+        found = [self.comparison, self.allocation, self.backtest, *self.decisions.values()]
         return [one for one in found if one is not None]
 
 
@@ -48,7 +50,7 @@ def answer(
     Parameters
     ----------
     runs : Runs
-        All runs read, those that could not be fitted too: a comparison names them.
+        All runs read, those that could not be fitted too: comparison and allocation name them.
     fits : sequence of Fit
     args : Namespace
         As `cli.parser` gives it.
@@ -75,16 +77,38 @@ def answer(
         attempt(args.compare, lambda: _compared(runs, fits, args)),
         attempt(args.backtest is not None, lambda: _tested(runs, args)),
         {name: decision for name, decision in decisions.items() if decision is not None},
+        attempt(args.allocate, lambda: _allocated(runs, fits, args)),
     )
 
 
 def _compared(runs: Runs, fits: Sequence[Fit], args: argparse.Namespace) -> Comparison:
     from curvefit.compare import compare
 
-    fitted = {fit.run.name: fit for fit in fits}
-    options = {name: getattr(args, name) for name in ("level", "law", "r0", "skip", "until")}
     at = max(args.at, default=None)
-    return compare([fitted.get(r.name, r) for r in runs], at=at, reach=args.reach, **options)
+    return compare(_fitted(runs, fits), at=at, reach=args.reach, **_options(args))
+
+
+def _allocated(runs: Runs, fits: Sequence[Fit], args: argparse.Namespace) -> Allocation:
+    from curvefit.allocate import allocate
+
+    several = len(args.at) > 1
+    return allocate(
+        _fitted(runs, fits),
+        budgets=args.at if several else None,
+        at=None if several else max(args.at, default=None),
+        price=args.price,
+        **_options(args),
+    )
+
+
+def _fitted(runs: Runs, fits: Sequence[Fit]) -> list[Run | Fit]:
+    """Return each run's fit, and the runs that could not be fitted as they are."""
+    found = {fit.run.name: fit for fit in fits}
+    return [found.get(run.name, run) for run in runs]
+
+
+def _options(args: argparse.Namespace) -> dict[str, Any]:
+    return {name: getattr(args, name) for name in ("level", "law", "r0", "skip", "until")}
 
 
 def _tested(runs: Runs, args: argparse.Namespace) -> Backtest:

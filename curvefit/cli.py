@@ -190,6 +190,12 @@ def _add_decisions(group: argparse._ArgumentGroup) -> None:
         "whose names differ in a seed's number alone are seeds of one recipe",
     )
     add(
+        "--allocate",
+        action="store_true",
+        help="which setting (model size, length, batch) is best at each budget, how probably, and "
+        "where one overtakes another; --at X: budgets up to X; --at X,X...: these budgets",
+    )
+    add(
         "--backtest",
         metavar="P%[,P%...]",
         nargs="?",
@@ -203,7 +209,12 @@ def _add_decisions(group: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="go on or stop: gain of further compute, risk of stopping, how much more settles A",
     )
-    add("--price", metavar="MONEY", type=value.amount, help="of a unit of compute, for --decide")
+    add(
+        "--price",
+        metavar="MONEY",
+        type=value.amount,
+        help="of a unit of compute, for --decide and --allocate",
+    )
     add(
         "--loss",
         metavar="Y",

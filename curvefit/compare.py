@@ -20,7 +20,7 @@ from curvefit.errors import InputError
 from curvefit.fit_doubts import span
 from curvefit.fitted import Fit
 from curvefit.fixed_asymptote import MARGIN, FixedA, compare_at_fixed_A
-from curvefit.pairs import crossing, difference, pairings_for, ratio
+from curvefit.pairs import crossing, difference, ln_reach, pairings_for, ratio
 from curvefit.pooled_curves import (
     clip_to_bounds,
     estimate,
@@ -75,7 +75,7 @@ def compare(
     level: float = 0.9,
     law: str = "average",
     r0: str | float = "fit",
-    skip: float = 0.0,
+    skip: float | str = 0.0,
     until: float | str | None = None,
 ) -> Comparison:
     """Compare recipes, each of one or several runs.
@@ -183,7 +183,7 @@ def _pools(recipes: dict[str, list[Fit]], at: float, reach: Sequence[float]) -> 
     clip_to_bounds(A.draws, groups)
     ln_C = _grid(groups)
     together = recipe_curves(groups, ln_C, score.spread, at)
-    reached = np.array([[_ln_reach(R, ln_C, y) for y in reach] for R in together])
+    reached = np.array([[ln_reach(R, ln_C, y) for y in reach] for R in together])
     return Pools(tuple(recipes), score, A, ln_B, ln_C_mid, together, ln_C, reached)
 
 
@@ -219,19 +219,6 @@ def _recipe(
         score=estimate(pools.score.draws[i], level),
         reach=tuple(_reach(y, at, level) for y, at in zip(reach, pools.ln_reach[i], strict=True)),
     )
-
-
-def _ln_reach(R: FloatArray, ln_C: FloatArray, y: float) -> FloatArray:
-    """Ln of the compute at which each curve of R, (M, K), first reaches y; ∞ if it does not."""
-    above = y <= R
-    k = above.argmax(axis=1)
-    rows, after = np.arange(len(R)), np.maximum(k, 1)
-    low, high = R[rows, after - 1], R[rows, after]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        part = (y - low) / (high - low)
-    at = ln_C[after - 1] + part * (ln_C[after] - ln_C[after - 1])
-    at = np.where(k == 0, ln_C[0], at)
-    return np.where(above.any(axis=1), at, np.inf)
 
 
 def _reach(y: float, ln_reach: FloatArray, level: float) -> Reach:

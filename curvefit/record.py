@@ -112,12 +112,12 @@ def document(
 ) -> dict[str, Any]:
     """Return the document of several runs; `command` is the argv that made it."""
     runs = [run_record(fit, at, reach) for fit in fits]
-    comparison = backtest = None
+    comparison = backtest = allocation = None
     if answers is not None:
-        comparison, backtest, decisions = answers
+        comparison, backtest, allocation = answers.comparison, answers.backtest, answers.allocation
         for run in runs:
-            if run["run"] in decisions:
-                run["decision"] = decisions[run["run"]].to_dict()
+            if run["run"] in answers.decisions:
+                run["decision"] = answers.decisions[run["run"]].to_dict()
     return {
         "schema": SCHEMA,
         "version": __version__,
@@ -125,6 +125,7 @@ def document(
         "runs": runs,
         "comparison": None if comparison is None else comparison.to_dict(),
         "backtest": None if backtest is None else backtest.to_dict(),
+        "allocation": None if allocation is None else allocation.to_dict(),
     }
 
 
