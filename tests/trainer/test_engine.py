@@ -43,10 +43,17 @@ def directory(model_a, tmp_path_factory):
 
 @pytest.fixture(
     scope="module",
-    params=["local", "process", pytest.param("cuda", marks=pytest.mark.gpu)],
+    params=[
+        ("local", "cpu"),
+        ("process", "cpu"),
+        pytest.param(("local", "cuda"), marks=pytest.mark.gpu),
+        pytest.param(("vllm", "cpu"), marks=[pytest.mark.vllm, pytest.mark.slow]),
+        pytest.param(("vllm", "cuda"), marks=[pytest.mark.vllm, pytest.mark.gpu, pytest.mark.slow]),
+    ],
+    ids="-".join,
 )
 def engine(request, directory):
-    kind, device = ("local", "cuda") if request.param == "cuda" else (request.param, "cpu")
+    kind, device = request.param
     engine = open_engine(kind, directory, deadline_s=60.0, slots=6, device=device)
     yield engine
     engine.close()

@@ -1,4 +1,4 @@
-"""Engines: one protocol (`base`), an in-process sampler (`local`), the same in its own process."""
+"""Engines: one protocol (`base`), and everything that generates behind it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ def open_engine(
 
     Parameters
     ----------
-    kind : {"local", "process"}
-        In this process, or in one of its own beside it.
+    kind : {"local", "process", "vllm"}
+        The sampler in this process, or in one of its own beside it; vLLM in this process.
     deadline_s : float
         Of each phase, where there is another process to wait for.
     options
-        device, dtype, slots, fp32_head, version, max_length; see `trainer.engine.local`.
+        device, dtype, slots, version, max_length; fp32_head of the sampler (see
+        `trainer.engine.local`); memory, eager and sleep of vLLM (see `trainer.engine.vllm`).
     """
     if kind == "local":
         from trainer.engine.local import LocalEngine
@@ -36,4 +37,8 @@ def open_engine(
         from trainer.engine.process import ProcessEngine
 
         return ProcessEngine(directory, deadline_s=deadline_s, **options)
-    raise EngineError(f"unknown engine {kind!r}; choose local or process")
+    if kind == "vllm":
+        from trainer.engine.vllm import VllmEngine
+
+        return VllmEngine(directory, **options)
+    raise EngineError(f"unknown engine {kind!r}; choose local, process or vllm")

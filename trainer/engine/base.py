@@ -1,8 +1,8 @@
 """What every engine is: requests in, completions with log-probabilities and weight versions out.
 
 One protocol for the in-process sampler (`local`), the same sampler in a process of its own
-(`process`) and a server (`vllm`), so that the loop never asks which one it talks to. Token ids in,
-token ids out: no engine sees text.
+(`process`), vLLM in this process (`vllm`) and servers (`served`), so that the loop never asks which
+one it talks to. Token ids in, token ids out: no engine sees text.
 
 The life of a swap in flight::
 
@@ -120,7 +120,7 @@ class Completion:
 
 
 class Engine(Protocol):
-    """Six calls and two numbers; every engine passes the same behavioural test-suite."""
+    """Eight calls and two numbers; every engine passes the same behavioural test-suite."""
 
     @property
     def version(self) -> int:
@@ -154,6 +154,17 @@ class Engine(Protocol):
 
     def resume(self) -> None:
         """Go on with the running requests."""
+        ...
+
+    def sleep(self) -> None:
+        """Give the learner's device its memory back until the next weights or requests.
+
+        Nothing may be running. Engines with memory of their own do nothing.
+        """
+        ...
+
+    def wake(self) -> None:
+        """Take that memory again; `update` and `submit` do it by themselves."""
         ...
 
     def close(self) -> None:

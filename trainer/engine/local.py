@@ -158,6 +158,12 @@ class LocalEngine:
             self._rebuild()
         self._stale = False
 
+    def sleep(self) -> None:
+        """Nothing: weights and cache stay where they are."""
+
+    def wake(self) -> None:
+        """Nothing, as for `sleep`."""
+
     def close(self) -> None:
         """Forget every request and free the cache."""
         self._waiting.clear()

@@ -142,6 +142,12 @@ class ProcessEngine:
         self._paused = False
         self._heard = time.monotonic()
 
+    def sleep(self) -> None:
+        """Nothing: its memory is another process's."""
+
+    def wake(self) -> None:
+        """Nothing, as for `sleep`."""
+
     def close(self) -> None:
         """Kill the process. Calling it twice is fine."""
         self.child.close()
