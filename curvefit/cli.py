@@ -205,6 +205,12 @@ def _add_decisions(group: argparse._ArgumentGroup) -> None:
         "10%%,25%%,50%%)",
     )
     add(
+        "--scan",
+        action="store_true",
+        help="how A and the forecast at --at move with the window: a fit for each of several "
+        "starts and ends",
+    )
+    add(
         "--decide",
         action="store_true",
         help="go on or stop: gain of further compute, risk of stopping, how much more settles A",
@@ -232,8 +238,18 @@ def _add_decisions(group: argparse._ArgumentGroup) -> None:
 def _add_output(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--json", action="store_true", help="one JSON document on standard output, not the table")
-    add("--csv", metavar="FILE", help="write the parameter table, one row a run")
-    add("--plot", metavar="FILE", type=value.picture, help="draw the runs: .png, .svg or .pdf")
+    add(
+        "--csv",
+        metavar="FILE",
+        help="write the parameter table, one row a run; with --compare the table of recipes (as "
+        "LaTeX if FILE ends in .tex), with --scan that of windows",
+    )
+    add(
+        "--plot",
+        metavar="FILE",
+        type=value.picture,
+        help="draw the runs, or what --compare, --allocate or --scan says: .png, .svg or .pdf",
+    )
     add("--html", metavar="FILE", help="write a self-contained page: table, doubts, plot")
     add("--strict", action="store_true", help="exit with 1 if any run has a doubt")
     add("--version", action="version", version=f"{PROG} {__version__}", help="print the version")

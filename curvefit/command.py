@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from curvefit import report
+from curvefit import outputs, report
 from curvefit.answers import Answers, answer
 from curvefit.cli import PROG
 from curvefit.errors import CurvefitError, InputError
@@ -51,6 +51,7 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
     """
     codes: list[int] = []
     try:
+        outputs.check(args)
         refuse_inputs(_outputs(args), args.files)
         runs = _load(args, codes)
     except InputError as error:
@@ -195,17 +196,11 @@ def _write_files(
             return
         try:
             write(path, content())
-        except InputError as error:
-            codes.append(error.exit_code)
-            _say("error", error)
+        except CurvefitError as error:
+            _refused(error, codes)
 
-    def drawn() -> bytes:
-        from curvefit.picture import picture
-
-        return picture(fits, args.plot.lower().rpartition(".")[2], at=args.at)
-
-    attempt(args.csv, lambda: report.parameter_csv(fits).encode("utf-8"))
-    attempt(args.plot, drawn)
+    attempt(args.csv, lambda: outputs.table(fits, answers, args).encode("utf-8"))
+    attempt(args.plot, lambda: outputs.drawing(fits, answers, args))
 
     def page() -> bytes:
         more = [one._repr_html_() for one in answers.all()]

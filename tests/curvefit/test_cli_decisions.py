@@ -1,4 +1,4 @@
-"""--compare, --backtest and --decide from outside."""
+"""--compare, --allocate, --backtest and --decide from outside."""
 
 import json
 
@@ -49,6 +49,7 @@ def test_keys_are_null_when_nothing_is_asked(log, capsys):
     document = json.loads(command(capsys, log, "--json")[1])
     assert document["comparison"] is None
     assert document["backtest"] is None
+    assert document["allocation"] is None
     assert "decision" not in document["runs"][0]
 
 
@@ -62,6 +63,36 @@ def test_the_text_and_the_page_hold_the_answers(log, capsys, tmp_path):
     assert "Backtest" in out
     assert max(map(len, out.splitlines())) <= 100
     assert "By the asymptote A, b is best" in page.read_text("utf-8")
+
+
+def test_an_allocation_fills_its_key_the_picture_and_the_page(log, capsys, tmp_path):
+    picture, page = tmp_path / "a.svg", tmp_path / "page.html"
+    code, out, _ = command(
+        capsys, log, "--run", "recipe,seed", "--allocate", "--at", "40000", "--price", "2",
+        "--plot", str(picture), "--html", str(page), "--json",
+    )  # fmt: skip
+    allocation = json.loads(out)["allocation"]
+    assert code == 0
+    assert allocation["budgets"][-1]["budget"] == 40_000
+    assert allocation["budgets"][-1]["cost"] == 80_000
+    assert allocation["budgets"][-1]["choices"][0]["setting"] == "b"
+    assert "likeliest best (the frontier)" in picture.read_text("utf-8")
+    assert allocation["sentences"][0] in page.read_text("utf-8").replace("&gt;", ">")
+    budgets = json.loads(
+        command(capsys, log, "--run", "recipe,seed", "--allocate", "--at", "3e4,9e3", "--json")[1]
+    )["allocation"]["budgets"]
+    assert [b["budget"] for b in budgets] == [9000, 30_000]
+
+
+def test_steps_cannot_be_allocated_but_are_fitted(tmp_path, capsys):
+    path = tmp_path / "steps.csv"
+    rows = [(r, c, 0.3 + 0.3 * c / (c + 300)) for r in "ab" for c in range(0, 1001, 50)]
+    path.write_text("run,step,pass_rate\n" + "".join(f"{r},{c},{y:.4f}\n" for r, c, y in rows))
+    code, out, err = command(capsys, str(path), "--allocate", "--json")
+    assert code == 2
+    assert json.loads(out)["allocation"] is None
+    assert [line for line in err.splitlines() if "a step of a larger model" in line]
+    assert err.count("error") == 1
 
 
 def test_one_run_cannot_be_compared_but_is_fitted(tmp_path, capsys):
