@@ -4,6 +4,10 @@ A checkpoint is a folder ``checkpoints/step-NNNNNN`` with ``state.pt`` and ``met
 written under another name, flushed to disk and renamed: it is there whole or not at all. The
 state holds weights, optimiser, reference, prompt order, exclusions, watcher, counters and the state
 of torch's generators; device time lives in the log, which outlives any checkpoint.
+
+Of a learner spread over ranks, weights and optimiser stand beside it in ``learner/``, a folder of
+``torch.distributed.checkpoint`` to which every rank writes its share. Both kinds are read by any
+number of ranks.
 """
 
 from __future__ import annotations
@@ -12,12 +16,26 @@ import hashlib
 import json
 import os
 import shutil
+import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainer.errors import CheckpointError
 
-__all__ = ["check_room", "fingerprint", "latest", "load", "save"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "check_room",
+    "fingerprint",
+    "latest",
+    "load",
+    "read_learner",
+    "save",
+    "write_shards",
+]
+
+SHARDS = "learner"
 
 
 def fingerprint(model: Any) -> str:
@@ -26,8 +44,15 @@ def fingerprint(model: Any) -> str:
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:16]
 
 
-def save(folder: Path, step: int, state: dict[str, Any], meta: dict[str, Any], keep: int) -> Path:
-    """Write a checkpoint and remove the oldest beyond `keep`.
+def save(
+    folder: Path,
+    step: int,
+    state: dict[str, Any],
+    meta: dict[str, Any],
+    keep: int,
+    shards: Callable[[Path], None] | None = None,
+) -> Path:
+    """Write a checkpoint and remove the oldest beyond `keep`; `shards` writes a folder of its own.
 
     Raises
     ------
@@ -41,9 +66,11 @@ def save(folder: Path, step: int, state: dict[str, Any], meta: dict[str, Any], k
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
+        if shards is not None:
+            shards(partial / SHARDS)
         torch.save(state, partial / "state.pt")
         (partial / "meta.json").write_text(json.dumps({"step": step, **meta}), encoding="utf-8")
-        for path in [*partial.iterdir(), partial]:
+        for path in [*partial.rglob("*"), partial]:
             _flush(path)
         shutil.rmtree(final, ignore_errors=True)
         partial.rename(final)
@@ -81,10 +108,61 @@ def load(path: Path, expected: str) -> tuple[int, dict[str, Any]]:
                 f"{path} is of another model (parameters {meta['model']}, here {expected}): "
                 "give the run another name or the model it was started with"
             )
-        state = torch.load(path / "state.pt", weights_only=True)
+        state = torch.load(path / "state.pt", weights_only=True, mmap=True)
     except (OSError, RuntimeError, json.JSONDecodeError, KeyError) as e:
         raise CheckpointError(f"cannot read the checkpoint {path}: {e}") from e
     return meta["step"], state
+
+
+def write_shards(folder: Path, state: dict[str, Any]) -> None:
+    """Write this rank's share of a learner's state; a collective.
+
+    Raises
+    ------
+    CheckpointError
+        On every rank, when one of them could not write.
+    """
+    import torch.distributed.checkpoint as dcp
+
+    try:
+        dcp.save({"learner": state}, checkpoint_id=folder)
+    except dcp.CheckpointException as e:
+        raise CheckpointError(f"cannot write the checkpoint {folder.parent}: {_first(e)}") from e
+
+
+def read_learner(path: Path, blank: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Read the learner's state of a checkpoint written by any number of ranks.
+
+    A collective when the checkpoint has shards and there is a process group. `blank` makes a state
+    to be filled: the tensors that this rank wants, spread as it wants them.
+
+    Raises
+    ------
+    CheckpointError
+        It cannot be read.
+    """
+    import torch
+    import torch.distributed as dist
+    import torch.distributed.checkpoint as dcp
+
+    try:
+        if not (path / SHARDS).is_dir():
+            return torch.load(path / "state.pt", weights_only=True, mmap=True)["learner"]
+        state = {"learner": blank()}
+        with warnings.catch_warnings():  # one rank alone is meant
+            warnings.filterwarnings("ignore", message=".*is disabled, unavailable or uninit")
+            dcp.load(state, checkpoint_id=path / SHARDS, no_dist=not dist.is_initialized())
+    except dcp.CheckpointException as e:
+        raise CheckpointError(f"cannot read the checkpoint {path}: {_first(e)}") from e
+    except (OSError, RuntimeError, KeyError) as e:
+        raise CheckpointError(f"cannot read the checkpoint {path}: {e}") from e
+    return state["learner"]
+
+
+def _first(e: Any) -> str:
+    """Say which rank failed first, and why, in one line."""
+    rank, (error, _) = min(e.failures.items())
+    return f"rank {rank}: {(str(error).splitlines() or [type(error).__name__])[0]}"
 
 
 def check_room(folder: Path, model: Any, keep: int) -> None:

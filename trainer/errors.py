@@ -8,6 +8,7 @@
         TaskError              prompts, answers or a verifier cannot be used
         CheckpointError        a checkpoint cannot be written, read or belongs elsewhere
         EngineError            the generating side failed or missed a deadline (exit code 1)
+        RankError              a rank of the learner failed or is gone (exit code 1)
         RunStopped             the run was stopped by its own guard (exit code 1)
 
 A message is one line that can stand alone on a terminal: it names the value, the limit and the
@@ -20,6 +21,7 @@ __all__ = [
     "CheckpointError",
     "ConfigError",
     "EngineError",
+    "RankError",
     "RunStopped",
     "TaskError",
     "TrainerError",
@@ -46,6 +48,12 @@ class CheckpointError(TrainerError):
 
 class EngineError(TrainerError):
     """The generating side failed, lost a request or missed a deadline."""
+
+    exit_code = 1
+
+
+class RankError(TrainerError):
+    """A rank of the learner failed, is gone, or did not come in time."""
 
     exit_code = 1
 

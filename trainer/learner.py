@@ -4,6 +4,9 @@ The denominators are counted over the whole batch and added over the ranks befor
 backward pass; every micro-batch then contributes its plain sum, and gradients are added over ranks,
 never averaged. So the gradient does not depend on how samples are cut, packed or spread.
 
+Where a process group exists the model is sharded over it (``shard.py``) and every method here is
+called on all ranks; ``team.py`` sees to that.
+
 A step whose loss or gradient norm is not finite is skipped: the weights and the optimiser's state
 stay bit for bit what they were.
 """
@@ -11,25 +14,31 @@ stay bit for bit what they were.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from trainer import losses
+from trainer import checkpoint, lora, losses
+from trainer import shard as sharding
 from trainer.batch import rows, to_device
-from trainer.policy import score
-from trainer.settings import Config
+from trainer.errors import ConfigError
+from trainer.micro import empty_part, micro_batches
+from trainer.packing import probe
+from trainer.policy import Scorer, Way
+from trainer.settings import Config, passes
 from trainer.tally import Tally
 from trainer.types import Batch
 
 __all__ = ["Learner", "StepResult"]
 
-WORTH_A_PASS = 512  # tokens of padding below which a further pass costs more than it saves
-PADDING_SHARE = 0.05
+PACKING_LIMIT = {"float32": 1e-3, "bfloat16": 0.5}  # log-probability; mixed-up samples differ by 1
 
 
 @dataclass
@@ -62,15 +71,25 @@ class Learner:
     Parameters
     ----------
     model : transformers causal language model
+        Changed in place when it is sharded, its layers are recomputed or adapters are added.
     config : Config
+
+    Raises
+    ------
+    ConfigError
+        The model cannot be packed, or adapters cannot be added.
     """
 
     def __init__(self, model: Any, config: Config) -> None:
         self.model, self.config = model, config
         self.step_count = 0
-        self.parameters = list(model.parameters())
+        self.sharded = dist.is_initialized()
+        if config.learner.lora_rank > 0:
+            lora.add_adapters(model, config)
+        self.reference = self._reference()
+        self.scorer = self._prepare(model)
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.device = self.parameters[0].device
-        self.reference = _frozen(model) if config.kl.coef > 0 else None
         o = config.optim
         self.optimizer = torch.optim.AdamW(
             self.parameters,
@@ -80,6 +99,43 @@ class Learner:
             weight_decay=o.weight_decay,
             fused=True,
         )
+        if config.learner.packing:
+            self._check_packing()
+
+    def _reference(self) -> Scorer | None:
+        """Return the model as it is now, never to be trained; with adapters no copy is needed."""
+        if self.config.kl.coef == 0 or self.config.learner.lora_rank > 0:
+            return None
+        return self._prepare(copy.deepcopy(self.model).requires_grad_(False))
+
+    def _prepare(self, model: Any) -> Scorer:
+        """Recompute and shard the model as the settings say."""
+        settings = self.config.learner
+        scorer = Scorer(model, self._way())
+        if settings.checkpointing:
+            sharding.recompute(model)
+        if self.sharded:
+            sharding.shard(scorer, self.config)
+        return scorer
+
+    def _way(self) -> Way:
+        if self.config.learner.packing:
+            return "one-row" if self.config.model.attention == "flash_attention_2" else "packed"
+        return "padded" if self.sharded or self.config.learner.checkpointing else "shared"
+
+    def _check_packing(self) -> None:
+        """Refuse a model that does not keep the samples of a row apart."""
+        batch, way = to_device(probe(self.model.config.vocab_size), self.device), self.scorer.way
+        logps = []
+        for self.scorer.way in ("padded", way):
+            with torch.no_grad():
+                logps.append(self._score(self.scorer, batch, 1.0)[0])
+        gap = float((logps[0] - logps[1]).abs().max())
+        if not gap <= PACKING_LIMIT[passes(self.config)]:
+            raise ConfigError(
+                f"learner.packing: samples of a row change each other by {gap:.2g} in this model's "
+                "log-probabilities: set learner.packing to false"
+            )
 
     def step(self, batch: Batch, version: int = 0, old: Tensor | None = None) -> StepResult:
         """Differentiate the batch (this rank's part of it) and move the weights once.
@@ -98,44 +154,115 @@ class Learner:
         self.optimizer.zero_grad(set_to_none=True)
         sums = torch.zeros(2, dtype=torch.float64, device=self.device)
         tally = Tally()
-        for index in self._micro_batches(batch):
-            policy, kl, seen = self._losses(batch, index, total, old)
+        for part_of, index in self._passes(batch):
+            policy, kl, seen = self._losses(part_of, index, total, old)
             tally.add_tokens(*seen, version, self.config)
             (policy + kl).backward()
             sums += torch.stack([policy.detach(), kl.detach()]).double()
         self._add_over_ranks(sums)
+        tally.reduce()
         return self._apply(sums, tally)
 
     @torch.no_grad()
     def logprobs(
-        self, batch: Batch, model: nn.Module | None = None, temperature: float | None = None
+        self, batch: Batch, *, reference: bool = False, temperature: float | None = None
     ) -> Tensor:
-        """Log-probabilities of the batch under the current weights (or `model`), [N, T]."""
+        """Log-probabilities of the batch under the current weights or the reference's, [N, T]."""
         temperature = temperature or self.config.sample.temperature
         batch = to_device(batch, self.device)
         out = torch.zeros(batch.mask.shape, device=self.device)
-        for index in self._micro_batches(batch):
-            part = rows(batch, index)
-            logp, _ = score(model or self.model, part, temperature)
-            out[index, : logp.shape[1]] = logp
+        for part_of, index in self._passes(batch):
+            part = rows(part_of, index)
+            logp = (
+                self._reference_logprobs(part, temperature)
+                if reference
+                else self._score(self.scorer, part, temperature)[0]
+            )
+            if part_of is batch:
+                out[index, : logp.shape[1]] = logp
         return out
 
+    def _score(self, scorer: Scorer, part: Batch, temperature: float) -> tuple[Tensor, Tensor]:
+        """Score without a backward pass to come: a sharded model is left as it was."""
+        scored = scorer(part, temperature)
+        if self.sharded:
+            sharding.reshard(scorer)
+        return scored
+
+    def _reference_logprobs(self, part: Batch, temperature: float) -> Tensor:
+        scorer, as_it_was = self.reference, nullcontext()
+        if self.config.learner.lora_rank > 0:
+            scorer, as_it_was = self.scorer, lora.base_alone(self.model)
+        assert scorer is not None, "kl.coef is 0"
+        with torch.no_grad(), as_it_was:
+            return self._score(scorer, part, temperature)[0]
+
+    # What leaves and what comes back
+
+    def weights(self) -> dict[str, Tensor]:
+        """Whole weights by name, the tied head included, on rank 0; nothing on other ranks.
+
+        In the dtype of the passes. A collective when the model is sharded.
+        """
+        adapted = self.config.learner.lora_rank > 0
+        if not self.sharded and not adapted:
+            return self.model.state_dict()
+        dtype = getattr(torch, passes(self.config))
+        leads = not self.sharded or dist.get_rank() == 0
+
+        def keep(name: str, weight: Tensor) -> Tensor | None:
+            return weight.to(dtype) if leads else None
+
+        return (lora.merged if adapted else sharding.gather)(self.model, keep)
+
     def state_dict(self) -> dict[str, Any]:
-        """All that a resumed learner needs."""
+        """All that a resumed learner needs; of a model with adapters the adapters alone."""
         return {
-            "model": self.model.state_dict(),
+            "model": self._trained(),
             "optimizer": self.optimizer.state_dict(),
-            "reference": self.reference.state_dict() if self.reference is not None else None,
+            "reference": self.reference.model.state_dict() if self.reference else None,
             "step_count": self.step_count,
         }
 
+    def save(self, folder: Path) -> None:
+        """Write this rank's share of the state below `folder`; a collective."""
+        checkpoint.write_shards(folder, self.state_dict())
+
+    def load(self, path: Path) -> None:
+        """Load a checkpoint written by any number of ranks; a collective when sharded."""
+        self.load_state_dict(checkpoint.read_learner(path, self.blank_state))
+
+    def blank_state(self) -> dict[str, Any]:
+        """Return what ``state_dict`` returns after a step, to be filled in place."""
+        state = self.state_dict()
+        state["optimizer"]["state"] = {
+            i: {
+                "step": torch.zeros(()),
+                "exp_avg": torch.zeros_like(p),
+                "exp_avg_sq": torch.zeros_like(p),
+            }
+            for i, p in enumerate(self.parameters)
+        }
+        return state
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up where ``state_dict`` was called."""
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        """Take up where ``state_dict`` was called, on any number of ranks."""
+        _load(self.model, state["model"], partial=self.config.learner.lora_rank > 0)
+        optimizer = state["optimizer"]
+        spread = {
+            i: {k: sharding.like(v, self.parameters[i]) for k, v in of.items()}
+            for i, of in optimizer["state"].items()
+        }
+        self.optimizer.load_state_dict({**optimizer, "state": spread})
         if self.reference is not None:
-            self.reference.load_state_dict(state["reference"])
+            _load(self.reference.model, state["reference"])
         self.step_count = state["step_count"]
+
+    def _trained(self) -> dict[str, Tensor]:
+        state = self.model.state_dict()
+        if self.config.learner.lora_rank == 0:
+            return state
+        return {n: state[n] for n, p in self.model.named_parameters() if p.requires_grad}
 
     # What the denominators count, over all ranks
 
@@ -145,17 +272,15 @@ class Learner:
             self._add_over_ranks(table)
         return losses.totals(*counts)
 
-    def _micro_batches(self, batch: Batch) -> Iterator[Tensor]:
-        """Cut the batch: at most ``optim.micro_batch`` samples each, and little padding."""
-        lengths = (batch.versions >= 0).sum(1)
-        longest = lengths.new_zeros(len(batch.prompt_ids))
-        longest.scatter_reduce_(0, batch.prompt_of, lengths, "amax")
-        by_group = longest[batch.prompt_of] * (len(batch.prompt_ids) + 1) + batch.prompt_of
-        size = self.config.optim.micro_batch
-        if 0 < size < len(batch):
-            yield from by_group.argsort(stable=True).split(size)
-        else:
-            yield from _by_length(lengths)
+    def _passes(self, batch: Batch) -> Iterator[tuple[Batch, Tensor]]:
+        """Yield batch and index of each pass; as many on every rank, the last ones empty."""
+        cuts = list(micro_batches(batch, self.config))
+        most = torch.tensor(len(cuts))
+        if self.sharded:
+            dist.all_reduce(most, op=dist.ReduceOp.MAX)
+        yield from ((batch, index) for index in cuts)
+        empty = empty_part(batch)
+        yield from ((empty, cuts[0].new_zeros(1)) for _ in range(int(most) - len(cuts)))
 
     # The objective of one micro-batch
 
@@ -163,7 +288,8 @@ class Learner:
         self, whole: Batch, index: Tensor, total: losses.Totals, old: Tensor | None
     ) -> tuple[Tensor, Tensor, tuple[Batch, Tensor, Tensor, Tensor]]:
         c, part = self.config, rows(whole, index)
-        pi, entropy = score(self.model, part, c.sample.temperature)
+        ref = self._reference_logprobs(part, c.sample.temperature) if self._pulled() else None
+        pi, entropy = self.scorer(part, c.sample.temperature)
         o = pi.detach() if old is None else old[index, : pi.shape[1]]
         length_constant = c.loss.length_constant or c.sample.max_tokens
         w = losses.sample_weights(
@@ -172,7 +298,7 @@ class Learner:
         token_loss = self._policy_loss(pi, o, part)
         policy, _ = losses.masked(token_loss, part.mask * w[:, None])
         seen = (part, pi.detach(), o, entropy.detach())
-        return policy, self._kl_loss(pi, part, w), seen
+        return policy, self._kl_loss(pi, ref, part, w), seen
 
     def _policy_loss(self, pi: Tensor, o: Tensor, part: Batch) -> Tensor:
         lo = self.config.loss
@@ -188,12 +314,13 @@ class Learner:
             loss = loss * losses.truncated_weight(o, part.logprobs, lo.tis_cap)
         return loss
 
-    def _kl_loss(self, pi: Tensor, part: Batch, w: Tensor) -> Tensor:
-        kl = self.config.kl
-        if self.reference is None or kl.place != "loss":
+    def _pulled(self) -> bool:
+        return self.config.kl.coef > 0 and self.config.kl.place == "loss"
+
+    def _kl_loss(self, pi: Tensor, ref: Tensor | None, part: Batch, w: Tensor) -> Tensor:
+        if ref is None:
             return pi.new_zeros(())
-        with torch.no_grad():
-            ref, _ = score(self.reference, part, self.config.sample.temperature)
+        kl = self.config.kl
         value, _ = losses.masked(losses.kl(pi, ref, kl.estimator), part.mask * w[:, None])
         return kl.coef * value
 
@@ -201,11 +328,11 @@ class Learner:
 
     def _apply(self, sums: Tensor, tally: Tally) -> StepResult:
         parameters = [p for p in self.parameters if p.grad is not None]
-        self._add_gradients(parameters)
         norm = nn.utils.get_total_norm([p.grad for p in parameters])
+        size = float(sharding.whole(norm))
         policy, kl = sums.tolist()
-        result = StepResult(policy + kl, policy, kl, float(norm), tally=tally)
-        finite = bool(torch.isfinite(sums).all()) and bool(torch.isfinite(norm))
+        result = StepResult(policy + kl, policy, kl, size, tally=tally)
+        finite = bool(torch.isfinite(sums).all()) and math.isfinite(size)
         if not finite:
             result.skipped = "loss or gradient not finite"
             return result
@@ -222,32 +349,13 @@ class Learner:
         o = self.config.optim
         return o.lr * min(1.0, (self.step_count + 1) / max(1, o.warmup))
 
-    def _add_gradients(self, parameters: list[nn.Parameter]) -> None:
-        if not dist.is_initialized():
-            return
-        flat = torch.cat([p.grad.flatten() for p in parameters])
-        dist.all_reduce(flat)
-        for p, g in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
-            p.grad.copy_(g.view_as(p))
-
     def _add_over_ranks(self, x: Tensor) -> None:
         if dist.is_initialized():
             dist.all_reduce(x)
 
 
-def _by_length(lengths: Tensor) -> list[Tensor]:
-    """Cut samples in two where that saves a good part of the padding, and the longer part again."""
-    order = lengths.argsort(stable=True)
-    n = lengths[order]
-    short = torch.arange(1, len(n) + 1, device=n.device)
-    padded = short * n + (len(n) - short) * n[-1]  # tokens when the first `short` go apart
-    cut = int(padded.argmin()) + 1
-    saved = int(len(n) * n[-1] - padded[cut - 1])
-    if saved < max(WORTH_A_PASS, PADDING_SHARE * len(n) * int(n[-1])):
-        return [order.sort()[0]]
-    rest = order[cut:]
-    return [order[:cut].sort()[0], *(rest[i] for i in _by_length(lengths[rest]))]
-
-
-def _frozen(model: nn.Module) -> nn.Module:
-    return copy.deepcopy(model).requires_grad_(False)
+def _load(model: nn.Module, state: dict[str, Tensor], *, partial: bool = False) -> None:
+    """Load whole or spread tensors into a model, whole or spread; frozen weights may be absent."""
+    own = model.state_dict()
+    spread = {name: sharding.like(value, own[name]) for name, value in state.items()}
+    model.load_state_dict(spread, strict=not partial)

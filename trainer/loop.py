@@ -6,9 +6,9 @@ send them to the engine. ``pipeline.mode`` changes where the groups come from (`
 nothing else.
 
     train-rl --recipe tiny --run.seed 1
+    torchrun --nproc-per-node 2 -m trainer --recipe tiny
 
-Leaves out: several learners (one process differentiates; ``learner.py`` adds over ranks when a
-process group exists) and servers for generation.
+Under torchrun all of this runs on rank 0; the other ranks differentiate with it (``team.py``).
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ from trainer import checkpoint
 from trainer.batch import make_batch, minus_kl, shaped_rewards
 from trainer.curriculum import live
 from trainer.engine.base import derive_seed
-from trainer.errors import EngineError, RunStopped
+from trainer.errors import EngineError, RankError, RunStopped
 from trainer.evaluate import summarise
 from trainer.interrupt import stop_requested
 from trainer.learner import StepResult
+from trainer.ranks import Ranks, joined
 from trainer.run import Run, open_run
-from trainer.settings import Config
+from trainer.settings import Config, passes
 from trainer.setup import sampling
 from trainer.tally import Tally
+from trainer.team import follow
 from trainer.types import Batch, Group
 from trainer.watch import SIGNALS, Alarm
 
@@ -39,18 +41,28 @@ NOTHING_FINITE = "loss of no token: none has a finite log-probability from the s
 PARITY_LIMIT = {"float32": 1e-3, "bfloat16": 1.0}  # bf16: a wrong model differs by several nats
 
 
-def train(config: Config, folder: Path, *, resume: bool = False) -> Path:
-    """Train to ``run.steps`` and return the path of the log.
+def train(config: Config, folder: Path, *, resume: bool = False) -> Path | None:
+    """Train to ``run.steps`` and return the path of the log, on rank 0; None on other ranks.
 
     Raises
     ------
     TrainerError
         Before any training: whatever in settings, model, task or disk cannot be used.
-        Later: a guard stopped the run (``RunStopped``) or the engine failed (``EngineError``).
+        Later: a guard stopped the run (``RunStopped``), the engine (``EngineError``) or a rank of
+        the learner (``RankError``) failed.
     KeyboardInterrupt
         A signal ended the run between two steps; a checkpoint was written.
     """
-    run = open_run(config, folder, resume=resume)
+    with joined(config) as ranks:
+        if ranks.rank > 0:
+            follow(ranks)
+            return None
+        return lead(config, folder, ranks, resume=resume)
+
+
+def lead(config: Config, folder: Path, ranks: Ranks, *, resume: bool) -> Path:
+    """Run everything but the other ranks' share of the learning."""
+    run = open_run(config, folder, resume=resume, ranks=ranks)
     reason = "error"
     try:
         with stop_requested() as stop:
@@ -66,11 +78,15 @@ def train(config: Config, folder: Path, *, resume: bool = False) -> Path:
                     if run.step % config.eval.every == 0 or run.step == config.run.steps:
                         measure(run)
                 save_when_due(run)
-        reason = "done" if run.step >= config.run.steps else "interrupted"
         save(run)
+        reason = "done" if run.step >= config.run.steps else "interrupted"
     except RunStopped as e:
         reason = str(e)
         raise
+    except RankError as e:
+        good = checkpoint.latest(run.checkpoints) or "none"
+        reason = f"{e}; the last good checkpoint is {good}: resume from it"
+        raise RankError(reason) from e
     finally:
         run.close(reason)
     if reason == "interrupted":
@@ -107,7 +123,7 @@ def prepare(run: Run, groups: list[Group]) -> Batch | None:
     rewards = shaped_rewards(kept, config)
     batch = make_batch(kept, rewards, config)
     if config.kl.coef > 0 and config.kl.place == "reward":
-        reference = run.learner.logprobs(batch, run.learner.reference).cpu()
+        reference = run.learner.logprobs(batch, reference=True).cpu()
         batch = make_batch(kept, minus_kl(rewards, batch, reference, config.kl), config)
     return batch
 
@@ -131,7 +147,6 @@ def learn(
             result = run.learner.step(batch, o_version, old)
     run.count(groups, batch)
     tally.merge(result.tally)
-    tally.reduce()
     run.step, run.spent = run.step + 1, run.ledger.gpu_hours
     run.signals = {**dict.fromkeys(SIGNALS), **tally.signals(), "grad_norm": result.grad_norm}
     run.ledger.write(
@@ -223,7 +238,7 @@ def parity(run: Run, groups: list[Group]) -> float:
     batch = make_batch(scored, [g.rewards for g in scored], run.config)
     logp = run.learner.logprobs(batch, temperature=run.config.eval.temperature or 1.0).cpu()
     gap = float((logp - batch.logprobs).abs().max())
-    limit = PARITY_LIMIT[run.config.model.dtype]
+    limit = PARITY_LIMIT[passes(run.config)]
     if not gap <= limit:
         raise EngineError(
             f"after the weight update of step {run.step} engine and learner differ by {gap:.2g} in "
@@ -243,7 +258,7 @@ def save(run: Run) -> None:
     """Write a checkpoint of the present step, unless there is one."""
     if run.step != run.saved:
         meta = {"model": checkpoint.fingerprint(run.learner.model)}
-        checkpoint.save(
-            run.checkpoints, run.step, run.state_dict(), meta, run.config.checkpoint.keep
-        )
+        shards = run.learner.save if run.learner.sharded else None
+        state, keep = run.state_dict(), run.config.checkpoint.keep
+        checkpoint.save(run.checkpoints, run.step, state, meta, keep, shards)
         run.saved = run.step

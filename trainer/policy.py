@@ -1,5 +1,8 @@
 """Log-probabilities of completions under a model, each prompt computed once for all its samples.
 
+Where layers are sharded or recomputed a cache does not serve, for it would be filled twice; there
+prompts and completions run as the rows of ``packing.py``.
+
 The G samples of a group share their prompt. A plain batch runs the prompt G times; here the prompts
 run once, their keys and values are repeated for the samples, and the completions follow. Gradients
 flow through the cache, so the result is that of the plain batch with fewer multiplications: for
@@ -12,28 +15,56 @@ from __future__ import annotations
 
 import inspect
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from trainer import packing
 from trainer.head import logprob_entropy
 from trainer.types import Batch
 
-__all__ = ["score"]
+__all__ = ["Scorer", "score"]
+
+Way = Literal["shared", "padded", "packed", "one-row"]
 
 
-def score(model: nn.Module, batch: Batch, temperature: float) -> tuple[Tensor, Tensor]:
+class Scorer(nn.Module):
+    """``score`` as a module, so that sharding gathers the head's weight with everything else.
+
+    Parameters
+    ----------
+    model : transformers causal language model
+    way : {"shared", "padded", "packed", "one-row"}
+        Prompts once for all their samples; or prompt and completion as rows, see ``packing.py``.
+    """
+
+    def __init__(self, model: Any, way: Way = "shared") -> None:
+        super().__init__()
+        self.model, self.way = model, way
+
+    def forward(self, batch: Batch, temperature: float) -> tuple[Tensor, Tensor]:
+        """Log-probability and entropy of every counted completion token, [N, T] each."""
+        return score(self.model, batch, temperature, self.way)
+
+
+def score(
+    model: Any, batch: Batch, temperature: float, way: Way = "shared"
+) -> tuple[Tensor, Tensor]:
     """Log-probability and entropy of every counted completion token, [N, T] each, 0 elsewhere.
 
     `model` is a transformers causal language model whose head has no bias.
     """
-    hidden = _hidden(model, batch)
     valid = batch.mask > 0
+    if way == "shared":
+        hidden = _hidden(model, batch)
+        drawn = hidden.flatten(0, 1).index_select(0, valid.flatten().nonzero()[:, 0])
+    else:
+        rows = packing.lay_out(batch, packed=way != "padded", one_row=way == "one-row")
+        drawn = packing.hidden(model.base_model, rows)
     weight = model.get_output_embeddings().weight
-    drawn = hidden.flatten(0, 1).index_select(0, valid.flatten().nonzero()[:, 0])
     logp, entropy = logprob_entropy(drawn, weight, batch.ids[valid], temperature)
-    zeros = torch.zeros(batch.mask.shape, dtype=torch.float32, device=hidden.device)
+    zeros = torch.zeros(batch.mask.shape, dtype=torch.float32, device=drawn.device)
     return zeros.masked_scatter(valid, logp), zeros.masked_scatter(valid, entropy)
 
 

@@ -19,9 +19,11 @@ from trainer.errors import TrainerError
 from trainer.learner import Learner
 from trainer.ledger import SCHEMA, Ledger
 from trainer.progress import Progress
+from trainer.ranks import Ranks
 from trainer.rollout import RolloutWorker
 from trainer.settings import Config
 from trainer.sources import Pipelined, Source, Synchronous
+from trainer.team import Team
 from trainer.types import Batch, Group, Prompt
 from trainer.watch import Watcher
 
@@ -50,7 +52,7 @@ class Run:
     folder: Path
     directory: Path
     tokenizer: Any
-    learner: Learner
+    learner: Learner | Team
     curriculum: Curriculum
     worker: RolloutWorker
     engine: Engine
@@ -81,7 +83,7 @@ class Run:
 
     def weights(self) -> dict[str, torch.Tensor]:
         """All weights by name, the tied head included."""
-        return self.learner.model.state_dict()
+        return self.learner.weights()
 
     def count(self, groups: list[Group], batch: Batch | None) -> None:
         """Add what a step generated and learned from to the counters.
@@ -105,18 +107,19 @@ class Run:
             "step": self.step,
             "counters": dict(self.counters),
             "pass_rate": self.pass_rate,
-            "learner": self.learner.state_dict(),
+            "learner": None if self.learner.sharded else self.learner.state_dict(),
             "curriculum": self.curriculum.state_dict(),
             "watcher": self.watcher.state_dict(),
             "rng": torch.get_rng_state(),
             "cuda_rng": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up where ``state_dict`` was called."""
+    def load(self, path: Path) -> None:
+        """Take up where a checkpoint was written, on any number of ranks."""
+        _, state = checkpoint.load(path, checkpoint.fingerprint(self.learner.model))
         self.step = self.saved = state["step"]
         self.counters, self.pass_rate = dict(state["counters"]), state["pass_rate"]
-        self.learner.load_state_dict(state["learner"])
+        self.learner.load(path)
         self.curriculum.load_state_dict(state["curriculum"])
         self.watcher.load_state_dict(state["watcher"])
         torch.set_rng_state(state["rng"])
@@ -131,7 +134,7 @@ class Run:
         self.progress.end(self, reason)
 
 
-def open_run(config: Config, folder: Path, *, resume: bool) -> Run:
+def open_run(config: Config, folder: Path, *, resume: bool, ranks: Ranks | None = None) -> Run:
     """Make every part, refusing what cannot be used, and load the newest checkpoint on resume.
 
     Raises
@@ -139,6 +142,7 @@ def open_run(config: Config, folder: Path, *, resume: bool) -> Run:
     TrainerError
         One line; nothing has been trained and nothing is left running.
     """
+    ranks = ranks or Ranks()
     torch.set_num_threads(config.run.threads)
     progress = Progress()
     _prepare_folder(folder, resume)
@@ -150,14 +154,14 @@ def open_run(config: Config, folder: Path, *, resume: bool) -> Run:
     worker, engine = setup.make_worker(config, directory, model, tokenizer, prompts.task)
     ledger = None
     try:
-        ledger = Ledger(folder / "log.jsonl", sum(_devices(config).values()))
+        ledger = Ledger(folder / "log.jsonl", sum(_devices(config, ranks.size).values()))
         curriculum = Curriculum(prompts.train, prompts.size, config)
         run = Run(
             config=config,
             folder=folder,
             directory=directory,
             tokenizer=tokenizer,
-            learner=Learner(model, config),
+            learner=Team(model, config, ranks) if ranks.size > 1 else Learner(model, config),
             curriculum=curriculum,
             worker=worker,
             engine=engine,
@@ -166,7 +170,7 @@ def open_run(config: Config, folder: Path, *, resume: bool) -> Run:
             progress=progress,
             held_out=held_out,
         )
-        _start(run, resume)
+        _start(run, resume, ranks)
     except BaseException:
         worker.close()
         if ledger is not None:
@@ -187,16 +191,15 @@ def _prepare_folder(folder: Path, resume: bool) -> None:
         raise TrainerError(f"cannot write to {folder}: {e.strerror}; set run.out") from e
 
 
-def _start(run: Run, resume: bool) -> None:
+def _start(run: Run, resume: bool, ranks: Ranks) -> None:
     """Load the checkpoint or write the first row, and open the source of groups."""
     if resume:
         newest = checkpoint.latest(run.checkpoints)
         if newest is not None:
-            expected = checkpoint.fingerprint(run.learner.model)
-            run.load_state_dict(checkpoint.load(newest, expected)[1])
+            run.load(newest)
         run.ledger.write("resume", step=run.step, reason=str(newest or "no checkpoint"))
     else:
-        run.ledger.write("run", **_header(run))
+        run.ledger.write("run", **_header(run, ranks))
     save_config(run.config, run.folder / "config.toml")
     run.progress.note(f"log: {run.ledger.path}")
     run.engine.pause()
@@ -207,15 +210,15 @@ def _start(run: Run, resume: bool) -> None:
     run.source = Pipelined(*parts, run.step) if pipelined else Synchronous(*parts)
 
 
-def _devices(config: Config) -> dict[str, int]:
+def _devices(config: Config, ranks: int) -> dict[str, int]:
     beside = 1 if config.pipeline.mode == "pipeline" else 0
     return {
-        "train": config.run.gpus_train or 1,
+        "train": config.run.gpus_train or ranks,
         "generate": config.run.gpus_generate or beside,
     }
 
 
-def _header(run: Run) -> dict[str, Any]:
+def _header(run: Run, ranks: Ranks) -> dict[str, Any]:
     import dataclasses
 
     engine = setup.engine_kind(run.config)
@@ -233,7 +236,7 @@ def _header(run: Run) -> dict[str, Any]:
             "fingerprint": checkpoint.fingerprint(run.learner.model),
         },
         "task": {"name": run.config.task.name, "size": run.curriculum.size},
-        "gpus": {**_devices(run.config), "kind": kind},
+        "gpus": {**_devices(run.config, ranks.size), "kind": kind},
         "engine": {"kind": engine},
         "versions": {"python": sys.version.split()[0], **{p: installed(p) for p in packages}},
         "seed": run.config.run.seed,

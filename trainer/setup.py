@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from trainer.engine import open_engine
 from trainer.engine.base import Engine, SamplingParams
 from trainer.errors import ConfigError, TrainerError
 from trainer.rollout import Interruption, RolloutWorker
-from trainer.settings import Config
+from trainer.settings import Config, passes
 from trainer.tasks.base import Task
 from trainer.tasks.canary import canary
 from trainer.tasks.registry import make_task
@@ -91,11 +92,13 @@ def load_model(directory: Path, config: Config) -> tuple[Any, Any]:
             dtype=getattr(torch, config.model.dtype),
             attn_implementation=config.model.attention,
         )
-    except (OSError, ValueError, KeyError) as e:
+    except (OSError, ValueError, KeyError, ImportError) as e:
         line = str(e).strip().splitlines()[0]
         raise ConfigError(f"{directory} cannot be loaded as a language model: {line}") from e
     if config.model.device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("model.device = cuda and torch sees no CUDA device; set it to cpu")
+    if dist.is_initialized():
+        return model, tokenizer  # to be sharded: no device need hold all of it
     return model.to(config.model.device), tokenizer
 
 
@@ -156,7 +159,7 @@ def _engine(config: Config, directory: Path) -> Engine:
     e, kind, pipelined = config.engine, engine_kind(config), config.pipeline.mode == "pipeline"
     options: dict[str, Any] = {
         "device": config.model.device,
-        "dtype": config.model.dtype,
+        "dtype": passes(config),
         "slots": e.slots,
         "max_length": e.max_length or None,
     }

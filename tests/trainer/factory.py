@@ -5,6 +5,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from trainer.batch import make_batch, shaped_rewards
 from trainer.config import load
+from trainer.shard import whole
 from trainer.types import Group, Prompt, Rollout
 
 
@@ -62,4 +63,5 @@ def batch(cfg, gs=None):
 
 
 def gradient(learner):
-    return torch.cat([p.grad.flatten() for p in learner.model.parameters()])
+    """The whole gradient; a collective when the learner is sharded."""
+    return torch.cat([whole(p.grad).flatten() for p in learner.model.parameters()])
