@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.cli import help_text, main
+from trainer.cli import help_text, main, resolve_config, split
 from trainer.ledger import read
 from trainer.settings import SECTIONS
 
@@ -32,6 +32,11 @@ def test_help_lists_every_setting_with_its_meaning(capsys):
         (["tiny-model"], "needs a directory"),
         (["tiny-model", "d", "--size", "3"], "unknown key model.tiny.size"),
         (["--run.steps"], "--run.steps needs a value"),
+        (["plna"], "neither a settings file nor a command (did you mean plan?)"),
+        (["--dry-run", "--placement", "split", "--engine", "local"], "engine.kind = local"),
+        (["--engine", "vlm"], "engine.kind = 'vlm' (did you mean vllm?)"),
+        (["--placement"], "--engine.placement needs a value"),
+        (["--dry-run", "--placement", "remote"], "need engine.addresses"),
     ],
 )
 def test_wrong_usage_is_one_line_on_stderr_and_exit_2(
@@ -68,3 +73,34 @@ def test_a_settings_file_alone_starts_from_the_defaults(tmp_path, tiny_model, ca
     )
     assert main([str(tmp_path / "mine.toml")]) == 0
     assert "mine-5" in capsys.readouterr().out
+
+
+def test_shorthands_are_the_settings_they_stand_for():
+    words = split(["--engine", "vllm", "--placement=split", "--dry-run", "--run.steps", "3"])
+    assert words.dry_run
+    long = ["--engine.kind", "vllm", "--engine.placement=split", "--run.steps", "3"]
+    assert words.flags == long
+    assert resolve_config(words)[0] == resolve_config(split(long))[0]
+
+
+def test_a_dry_run_says_who_runs_where_and_writes_nothing(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["--dry-run", "--placement", "split", "--run.gpus_generate", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "placement split, engine served, weights travel as a file" in out
+    assert "CPU-device-hours count 3 devices, idle or not: 1 learn, 2 generate" in out
+    assert out.count("train-rl serve") == 4  # two roles, two commands
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_of_more_devices_than_are_here_is_a_note_not_an_error(capsys):
+    flags = ["--model.device", "cuda", "--model.path", "/m", "--placement", "split"]
+    assert main(["--dry-run", *flags, "--run.gpus_generate", "500"]) == 0
+    assert "note: this machine would refuse the run: 501 CUDA devices" in capsys.readouterr().out
+
+
+def test_commands_answer_help(capsys):
+    assert main(["plan", "--help"]) == 0
+    assert "--hardware" in capsys.readouterr().out
+    for command in ("plan", "serve", "export", "tiny-model"):
+        assert f"train-rl {command}" in help_text()
