@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from curvefit.readers import load
     from curvefit.results import Doubt, Estimate, Forecast, HeldOut, Reach, Verdict
     from curvefit.runs import Run, Runs
+    from curvefit.scan import WindowScan, scan
 
 __all__ = [
     "LAWS",
@@ -61,6 +62,7 @@ __all__ = [
     "Run",
     "Runs",
     "Verdict",
+    "WindowScan",
     "__version__",
     "allocate",
     "backtest",
@@ -70,6 +72,7 @@ __all__ = [
     "fit",
     "load",
     "plot",
+    "scan",
 ]
 
 _MODULES = {
@@ -86,6 +89,7 @@ _MODULES = {
     "curvefit.readers": "load",
     "curvefit.results": "Doubt Estimate Forecast HeldOut Reach Verdict",
     "curvefit.runs": "Run Runs",
+    "curvefit.scan": "WindowScan scan",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 

@@ -1,4 +1,4 @@
-"""The questions of the command line beyond a fit: comparison, allocation, backtest, decision.
+"""The questions of the command line beyond a fit: comparison, allocation, backtest, scan, decision.
 
 Each is answered on its own; one that cannot be is reported and the others go on.
 """
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from curvefit.decide import Decision
     from curvefit.fit import Fit
     from curvefit.runs import Run, Runs
+    from curvefit.scan import WindowScan
 
 __all__ = ["Answers", "answer"]
 
@@ -32,11 +33,13 @@ class Answers(NamedTuple):
     backtest: Backtest | None = None
     decisions: Mapping[str, Decision] = {}
     allocation: Allocation | None = None
+    scans: Mapping[str, WindowScan] = {}
 
-    def all(self) -> list[Comparison | Allocation | Backtest | Decision]:
+    def all(self) -> list[Comparison | Allocation | Backtest | WindowScan | Decision]:
         """Return the answers in the order of the report."""
-        found = [self.comparison, self.allocation, self.backtest, *self.decisions.values()]
-        return [one for one in found if one is not None]
+        single = [self.comparison, self.allocation, self.backtest]
+        found = [one for one in single if one is not None]
+        return [*found, *self.scans.values(), *self.decisions.values()]
 
 
 def answer(
@@ -67,17 +70,22 @@ def answer(
             refused(error)
             return None
 
-    decisions = {}
-    for done, fit in enumerate(fits if args.decide else (), 1):
-        decisions[fit.run.name] = attempt(True, partial(_decided, fit, args))
-        if sys.stderr.isatty():
-            end = "\n" if done == len(fits) else ""
-            print(f"\r{PROG}: decided {done} of {len(fits)}", end=end, file=sys.stderr, flush=True)
+    def of_each(asked: bool, done: str, reply: Callable[[Fit], Any]) -> dict[str, Any]:
+        found = {}
+        for number, fit in enumerate(fits if asked else (), 1):
+            found[fit.run.name] = attempt(True, partial(reply, fit))
+            if sys.stderr.isatty():
+                end = "\n" if number == len(fits) else ""
+                said = f"\r{PROG}: {done} {number} of {len(fits)}"
+                print(said, end=end, file=sys.stderr, flush=True)
+        return {name: one for name, one in found.items() if one is not None}
+
     return Answers(
         attempt(args.compare, lambda: _compared(runs, fits, args)),
         attempt(args.backtest is not None, lambda: _tested(runs, args)),
-        {name: decision for name, decision in decisions.items() if decision is not None},
+        of_each(args.decide, "decided", lambda fit: _decided(fit, args)),
         attempt(args.allocate, lambda: _allocated(runs, fits, args)),
+        of_each(args.scan, "scanned", lambda fit: _scanned(runs[fit.run.name], args)),
     )
 
 
@@ -125,3 +133,13 @@ def _decided(fit: Fit, args: argparse.Namespace) -> Decision:
     last = float(fit.run.compute[-1])
     beyond = target if target is not None and target > last else None
     return decide(fit, loss=args.loss, width=args.width, target=beyond, price=args.price)
+
+
+def _scanned(run: Run, args: argparse.Namespace) -> WindowScan:
+    """Scan a run as it was read, up to ``--until``; the starts take the place of ``--skip``."""
+    from curvefit.scan import scan
+    from curvefit.window import window
+
+    options = {name: getattr(args, name) for name in ("level", "law", "r0")}
+    used, _ = window(run, until=args.until)
+    return scan(used, at=max(args.at, default=None), **options)

@@ -1,7 +1,8 @@
 """Recipes drawn: intervals of score and asymptote side by side, and ScaleRL's straight lines.
 
 `plot_recipes` shows what the ranking rests on; `plot_linearised` draws ln F(R) against ln C with
-all recipes refitted at one A, so that B is the slope (arXiv 2510.13786, leave-one-out figure).
+all recipes refitted at one A, so that B is the slope (arXiv 2510.13786, leave-one-out figure);
+`plot_comparison` draws both, one above the other.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from curvefit.comparison import Comparison, Recipe
     from curvefit.results import Estimate
 
-__all__ = ["alike_in_A", "plot_linearised", "plot_recipes"]
+__all__ = ["alike_in_A", "plot_comparison", "plot_linearised", "plot_recipes"]
 
 ROW = 0.42  # inches
 SCORE, ASYMPTOTE = STYLES[0], STYLES[1]
@@ -42,6 +43,26 @@ def alike_in_A(c: Comparison) -> list[Recipe]:
 def _refuse_empty(c: Comparison) -> None:
     if not c.recipes:
         raise InputError("there is no recipe to draw: all runs were left out of the comparison")
+
+
+def plot_comparison(comparison: Comparison) -> Axes:
+    """Draw what a ranking rests on and, where two recipes or more share an A, their lines below.
+
+    Raises
+    ------
+    InputError
+        If no recipe is left to draw.
+    """
+    _refuse_empty(comparison)
+    alike = len(alike_in_A(comparison)) > 1
+    heights = [1.3 + ROW * len(comparison.recipes)] + [4.2] * alike
+    figure = Figure(figsize=(7.4, sum(heights)), layout="constrained")
+    panels = figure.subplots(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
+    plot_recipes(comparison, ax=panels[0])
+    if alike:
+        plot_linearised(comparison, ax=panels[1])
+    first: Axes = panels[0]
+    return first
 
 
 def plot_recipes(comparison: Comparison, ax: Axes | None = None) -> Axes:

@@ -155,7 +155,15 @@ def html(c: Comparison) -> str:
     if c.excluded:
         rows = [(e.run, e.why) for e in c.excluded]
         parts.append(table(Grid("Left out of the ranking", ("run", "why"), rows, (0, 1))))
-    return f"<div>{''.join([*parts[:1], *said, *parts[1:]])}</div>"
+    drawn = [_drawn(c)] if c.recipes else []
+    return f"<div>{''.join([*parts[:1], *said, *drawn, *parts[1:]])}</div>"
+
+
+def _drawn(c: Comparison) -> str:
+    from curvefit.compare_plot import plot_comparison
+    from curvefit.picture import saved, svg_element
+
+    return svg_element(saved(lambda: plot_comparison(c), "svg"), "recipes compared")
 
 
 def record(c: Comparison) -> dict[str, Any]:

@@ -118,6 +118,8 @@ def document(
         for run in runs:
             if run["run"] in answers.decisions:
                 run["decision"] = answers.decisions[run["run"]].to_dict()
+            if run["run"] in answers.scans:
+                run["scan"] = answers.scans[run["run"]].to_dict()
     return {
         "schema": SCHEMA,
         "version": __version__,
