@@ -32,19 +32,17 @@ def random_model():
     from transformers import AutoConfig, AutoModelForCausalLM
 
     def make(kind: str = "llama", *, tied: bool = True, seed: int = 0, **settings):
-        config = AutoConfig.for_model(
-            kind,
-            vocab_size=23,
-            hidden_size=64,
-            intermediate_size=96,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            head_dim=32,
-            tie_word_embeddings=tied,
-            max_position_embeddings=1024,
-            **settings,
-        )
+        sizes = {
+            "vocab_size": 23,
+            "hidden_size": 64,
+            "intermediate_size": 96,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "head_dim": 32,
+            "max_position_embeddings": 1024,
+        }
+        config = AutoConfig.for_model(kind, tie_word_embeddings=tied, **{**sizes, **settings})
         torch.manual_seed(seed)
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
         with torch.no_grad():

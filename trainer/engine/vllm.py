@@ -246,7 +246,8 @@ class VllmEngine:
     def _step(self) -> list[Any]:
         """One token for each running request; returns those that have finished."""
         try:
-            return [output for output in self._llm.step() if output.finished]
+            with torch.random.fork_rng(devices=[]):  # its sampler draws from the learner's too
+                return [output for output in self._llm.step() if output.finished]
         except Exception as e:
             raise EngineError(f"generation: vLLM failed: {one_line(e)}") from e
 
