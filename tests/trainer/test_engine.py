@@ -9,10 +9,12 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack, closing
 from inspect import signature
 from pathlib import Path
 
 import pytest
+import serving
 import torch
 from transformers import DynamicCache
 
@@ -46,6 +48,7 @@ def directory(model_a, tmp_path_factory):
     params=[
         ("local", "cpu"),
         ("process", "cpu"),
+        ("served", "cpu"),
         pytest.param(("local", "cuda"), marks=pytest.mark.gpu),
         pytest.param(("vllm", "cpu"), marks=[pytest.mark.vllm, pytest.mark.slow]),
         pytest.param(("vllm", "cuda"), marks=[pytest.mark.vllm, pytest.mark.gpu, pytest.mark.slow]),
@@ -54,9 +57,15 @@ def directory(model_a, tmp_path_factory):
 )
 def engine(request, directory):
     kind, device = request.param
-    engine = open_engine(kind, directory, deadline_s=60.0, slots=6, device=device)
-    yield engine
-    engine.close()
+    with ExitStack() as stack:
+        options = {"deadline_s": 60.0, "slots": 6}
+        if kind == "served":
+            servers = stack.enter_context(serving.processes(directory, "127.0.0.1", slots=6))
+            options["addresses"] = [server.address for server in servers]
+        else:
+            options["device"] = device
+        engine = stack.enter_context(closing(open_engine(kind, directory, **options)))
+        yield engine
 
 
 def load(engine, model):

@@ -21,13 +21,14 @@ def open_engine(
 
     Parameters
     ----------
-    kind : {"local", "process", "vllm"}
-        The sampler in this process, or in one of its own beside it; vLLM in this process.
+    kind : {"local", "process", "vllm", "served"}
+        The sampler in this process, or in one of its own beside it; vLLM in this process; servers.
     deadline_s : float
         Of each phase, where there is another process to wait for.
     options
         device, dtype, slots, version, max_length; fp32_head of the sampler (see
-        `trainer.engine.local`); memory, eager and sleep of vLLM (see `trainer.engine.vllm`).
+        `trainer.engine.local`); memory, eager and sleep of vLLM (see `trainer.engine.vllm`);
+        addresses, transfer and folder of servers (see `trainer.engine.served`).
     """
     if kind == "local":
         from trainer.engine.local import LocalEngine
@@ -41,4 +42,8 @@ def open_engine(
         from trainer.engine.vllm import VllmEngine
 
         return VllmEngine(directory, **options)
-    raise EngineError(f"unknown engine {kind!r}; choose local, process or vllm")
+    if kind == "served":
+        from trainer.engine.served import ServedEngine
+
+        return ServedEngine(directory, deadline_s=deadline_s, **options)
+    raise EngineError(f"unknown engine {kind!r}; choose local, process, vllm or served")

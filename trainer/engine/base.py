@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from trainer.errors import EngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from torch import Tensor
 
@@ -35,6 +35,7 @@ __all__ = [
     "FinishReason",
     "Request",
     "SamplingParams",
+    "Score",
     "Span",
     "check_requests",
     "derive_seed",
@@ -91,6 +92,23 @@ class Span(NamedTuple):
     end: int
 
 
+class Score(NamedTuple):
+    """What the learner's weights of now give a fixed sequence.
+
+    Parameters
+    ----------
+    ids : tuple of int
+    logprobs : tuple of float
+        Of ``ids[1:]``, at temperature 1.
+    limit : float
+        Greatest difference that rounding explains.
+    """
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    limit: float
+
+
 @dataclass(frozen=True, slots=True)
 class Completion:
     """What became of a request.
@@ -120,7 +138,7 @@ class Completion:
 
 
 class Engine(Protocol):
-    """Eight calls and two numbers; every engine passes the same behavioural test-suite."""
+    """Ten calls and two numbers; every engine passes the same behavioural test-suite."""
 
     @property
     def version(self) -> int:
@@ -154,6 +172,17 @@ class Engine(Protocol):
 
     def resume(self) -> None:
         """Go on with the running requests."""
+        ...
+
+    def verify(self, score: Callable[[], Score]) -> None:
+        """Check that an update has arrived: servers score the learner's sequence too.
+
+        Engines in this process or beside it share memory with the learner, and do nothing.
+        """
+        ...
+
+    def notices(self) -> list[str]:
+        """What went wrong and was dealt with since the last call, a line each."""
         ...
 
     def sleep(self) -> None:

@@ -27,10 +27,12 @@ from trainer.engine.weights import load_weights
 from trainer.errors import EngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from torch import Tensor
+
+    from trainer.engine.base import Score
 
 __all__ = ["LocalEngine"]
 
@@ -157,6 +159,13 @@ class LocalEngine:
         if self._stale:
             self._rebuild()
         self._stale = False
+
+    def verify(self, score: Callable[[], Score]) -> None:
+        """Nothing: nothing lies between learner and engine, and every evaluation compares."""
+
+    def notices(self) -> list[str]:
+        """Nothing: what goes wrong here ends the run."""
+        return []
 
     def sleep(self) -> None:
         """Nothing: weights and cache stay where they are."""

@@ -22,11 +22,13 @@ from trainer.engine.base import Completion, Request, SamplingParams, Span, check
 from trainer.errors import EngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from multiprocessing.connection import Connection
     from pathlib import Path
 
     from torch import Tensor
+
+    from trainer.engine.base import Score
 
 __all__ = ["ProcessEngine"]
 
@@ -141,6 +143,13 @@ class ProcessEngine:
         self._call("resume")
         self._paused = False
         self._heard = time.monotonic()
+
+    def verify(self, score: Callable[[], Score]) -> None:
+        """Nothing: both sides read the same memory, and every evaluation compares."""
+
+    def notices(self) -> list[str]:
+        """Nothing: what goes wrong here ends the run."""
+        return []
 
     def sleep(self) -> None:
         """Nothing: its memory is another process's."""

@@ -34,12 +34,12 @@ from trainer.engine.weights import check_weights, stored_shapes
 from trainer.errors import EngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from torch import Tensor
 
-    from trainer.engine.base import FinishReason, SamplingParams
+    from trainer.engine.base import FinishReason, SamplingParams, Score
 
 __all__ = ["VllmEngine"]
 
@@ -187,6 +187,13 @@ class VllmEngine:
         if self._stale:
             self._llm.reset_prefix_cache(reset_running_requests=True)
         self._stale = False
+
+    def verify(self, score: Callable[[], Score]) -> None:
+        """Nothing: it is handed the learner's own tensors, and every evaluation compares."""
+
+    def notices(self) -> list[str]:
+        """Nothing: what goes wrong here ends the run."""
+        return []
 
     def sleep(self) -> None:
         """Give the GPU's memory to the learner; the next update brings new weights."""
