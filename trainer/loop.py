@@ -25,9 +25,10 @@ from trainer.errors import EngineError, RankError, RunStopped
 from trainer.evaluate import summarise
 from trainer.interrupt import stop_requested
 from trainer.learner import StepResult
+from trainer.parity import fixed_score, parity
 from trainer.ranks import Ranks, joined
 from trainer.run import Run, open_run
-from trainer.settings import Config, passes
+from trainer.settings import Config
 from trainer.setup import sampling
 from trainer.tally import Tally
 from trainer.team import follow
@@ -36,9 +37,7 @@ from trainer.watch import SIGNALS, Alarm
 
 __all__ = ["train"]
 
-PARITY_PROMPTS = 8
 NOTHING_FINITE = "loss of no token: none has a finite log-probability from the sampler"
-PARITY_LIMIT = {"float32": 1e-3, "bfloat16": 1.0}  # bf16: a wrong model differs by several nats
 
 
 def train(config: Config, folder: Path, *, resume: bool = False) -> Path | None:
@@ -63,13 +62,17 @@ def train(config: Config, folder: Path, *, resume: bool = False) -> Path | None:
 def lead(config: Config, folder: Path, ranks: Ranks, *, resume: bool) -> Path:
     """Run everything but the other ranks' share of the learning."""
     run = open_run(config, folder, resume=resume, ranks=ranks)
-    reason = "error"
+    reason, whole = "error", False
     try:
         with stop_requested() as stop:
+            check_arrival(run)
             if run.step == 0:
                 measure(run)
             while run.step < config.run.steps and not stop:
-                for groups, batch, old, version in collect(run):
+                whole = True  # everything due at this step is done: it may be saved
+                rounds = collect(run)
+                whole = False
+                for groups, batch, old, version in rounds:
                     if run.step == config.run.steps:
                         break
                     result = learn(run, groups, batch, old, version)
@@ -83,10 +86,13 @@ def lead(config: Config, folder: Path, ranks: Ranks, *, resume: bool) -> Path:
     except RunStopped as e:
         reason = str(e)
         raise
-    except RankError as e:
+    except (EngineError, RankError) as e:
+        report(run)
+        if isinstance(e, EngineError) and whole and run.not_finite == 0:
+            save(run)
         good = checkpoint.latest(run.checkpoints) or "none"
         reason = f"{e}; the last good checkpoint is {good}: resume from it"
-        raise RankError(reason) from e
+        raise (RankError if isinstance(e, RankError) else EngineError)(reason) from e
     finally:
         run.close(reason)
     if reason == "interrupted":
@@ -100,6 +106,7 @@ def lead(config: Config, folder: Path, ranks: Ranks, *, resume: bool) -> Path:
 def collect(run: Run) -> list[tuple[list[Group], Batch | None, Tensor | None, int]]:
     """Fetch the groups of the next step, or of the next k in mode off-policy, as batches."""
     rounds = run.source.take(run.step)
+    report(run)
     several = len(rounds) > 1 and run.config.loss.anchor == "old"
     batches = [prepare(run, groups) for groups in rounds]
     with run.ledger.phase("train"):
@@ -171,6 +178,13 @@ def publish(run: Run) -> None:
     """Send the weights to the engine, in flight when it runs beside the learner."""
     with run.ledger.phase("sync"):
         run.source.update(run.step, run.weights())
+        check_arrival(run)
+    report(run)
+
+
+def check_arrival(run: Run) -> None:
+    """Have servers score what the learner scores: the weights must have arrived whole."""
+    run.engine.verify(lambda: fixed_score(run))
 
 
 # Guards
@@ -187,6 +201,12 @@ def judge(run: Run, result: StepResult) -> None:
             f"{run.not_finite} steps in a row were not finite; the last good checkpoint is "
             f"{checkpoint.latest(run.checkpoints) or 'none'}: lower optim.lr and resume from it"
         )
+
+
+def report(run: Run) -> None:
+    """Log what went wrong with servers and was dealt with."""
+    for notice in run.engine.notices():
+        raise_alarms(run, [Alarm(run.step, "servers", None, None, "warn", notice)])
 
 
 def raise_alarms(run: Run, alarms: list[Alarm]) -> None:
@@ -220,31 +240,8 @@ def measure(run: Run) -> None:
     row |= {"gpu_hours": run.spent, "gpu_hours_after": run.ledger.gpu_hours}
     run.ledger.write("eval", step=run.step, split="held-out", **row)
     run.progress.evaluation(run)
+    report(run)
     raise_alarms(run, run.watcher.observe_eval(run.step, run.pass_rate))
-
-
-def parity(run: Run, groups: list[Group]) -> float:
-    """Largest difference of the engine's log-probabilities to the learner's, same weights.
-
-    A weight update that did not arrive whole (a tied head left behind, stale keys and values)
-    shows here before it costs a run.
-
-    Raises
-    ------
-    EngineError
-        The two sides are not the same model.
-    """
-    scored = [g for g in groups if g.rewards][:PARITY_PROMPTS]
-    batch = make_batch(scored, [g.rewards for g in scored], run.config)
-    logp = run.learner.logprobs(batch, temperature=run.config.eval.temperature or 1.0).cpu()
-    gap = float((logp - batch.logprobs).abs().max())
-    limit = PARITY_LIMIT[passes(run.config)]
-    if not gap <= limit:
-        raise EngineError(
-            f"after the weight update of step {run.step} engine and learner differ by {gap:.2g} in "
-            f"log-probability, more than {limit:g}: the update did not arrive whole"
-        )
-    return gap
 
 
 def save_when_due(run: Run) -> None:

@@ -57,6 +57,7 @@ class Synchronous:
         self.worker, self.engine, self.curriculum = worker, engine, curriculum
         self.ledger, self.config = ledger, config
         self.rounds = max(1, config.pipeline.k)
+        self.again = curriculum.take_back()  # drawn when a run ended, and not yet generated
 
     def take(self, version: int) -> list[list[Group]]:
         """Generate for the next `rounds` steps and deal the groups out evenly."""
@@ -86,7 +87,8 @@ class Synchronous:
         return alive + dead
 
     def _generate(self, n: int) -> list[Group]:
-        self.worker.start(self.curriculum.draw(n))
+        again, self.again = self.again[:n], self.again[n:]
+        self.worker.start([*again, *self.curriculum.draw(n - len(again))])
         groups: list[Group] = []
         since = time.monotonic()
         while len(groups) < n:
@@ -164,7 +166,7 @@ def _sort(groups: list[Group], tolerance: float) -> tuple[list[Group], list[Grou
 
 def _check_wait(since: float, config: Config) -> float:
     """Return `since`, unless nothing has come for so long that something must be wrong."""
-    limit = min(config.pipeline.deadline_s, config.watch.hang_s)
+    limit = min(3 * config.pipeline.deadline_s, config.watch.hang_s)  # the engine's own come first
     if time.monotonic() - since > limit:
         raise EngineError(
             f"generation: no group finished for {limit:g} s; raise pipeline.deadline_s if rollouts "
