@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from curvefit.allocation import Allocation
+    from curvefit.frontier import Region
     from curvefit.plot import Style
 
 __all__ = ["allocation_picture", "allocation_svg", "plot_allocation"]
@@ -132,25 +133,33 @@ def _axes(ax: Axes, a: Allocation) -> None:
 def _ribbon(ax: Axes, a: Allocation) -> None:
     """Draw a strip along the bottom: in each region the setting that leads, or that none does."""
     names = [s.setting for s in a.settings]
-    ln_start, ln_end = np.log(a.frontier.compute[[0, -1]]).tolist()
+    width = float(np.log(a.frontier.compute[-1] / a.frontier.compute[0]))
     for region in a.regions:
-        share = (np.log(region.high) - np.log(region.low)) / (ln_end - ln_start)
         i = names.index(region.shares[0].setting)
-        color = _style(i).color if region.decided else "white"
-        hatch = HATCHES[i % len(HATCHES)] if region.decided else "////"
-        place: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "zorder": 5}
-        box = Rectangle((region.low, 0.0), region.high - region.low, RIBBON, lw=0.8, **place)
-        box.set(facecolor=color, edgecolor="white" if region.decided else "0.75", hatch=hatch)
+        style = _style(i)
+        box = Rectangle((region.low, 0.0), region.high - region.low, RIBBON, lw=0.8, zorder=5)
+        box.set_transform(ax.get_xaxis_transform())
+        if region.decided:
+            box.set(facecolor=style.color, edgecolor="white", hatch=HATCHES[i % len(HATCHES)])
+        else:
+            box.set(facecolor="white", edgecolor="0.75", hatch="////")
         ax.add_patch(box)
         said = shorten(names[i], 24) if region.decided else "not decided"
-        if len(said) * LETTER < share:
-            middle = float(np.sqrt(region.low * region.high))
-            ink, paper = ("white", darker(color)) if region.decided else ("0.2", "white")
-            frame: dict[str, Any] = {"boxstyle": "square,pad=0.15", "fc": paper, "ec": "none"}
-            words: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": SIZE}
-            place["zorder"] = 6
-            ax.text(middle, RIBBON / 2, said, color=ink, bbox=frame, parse_math=False,
-                    **words, **place)  # fmt: skip
+        share = float(np.log(region.high / region.low)) / width
+        _ribbon_word(ax, region, said, style, len(said) * LETTER < share)
+
+
+def _ribbon_word(ax: Axes, region: Region, said: str, style: Style, fits: bool) -> None:
+    """Name a region of the ribbon, by the marker of its setting where there is no room."""
+    middle, on_axis = float(np.sqrt(region.low * region.high)), ax.get_xaxis_transform()
+    ink, paper = ("white", darker(style.color)) if region.decided else ("0.2", "white")
+    if fits:
+        frame: dict[str, Any] = {"boxstyle": "square,pad=0.15", "fc": paper, "ec": "none"}
+        word = ax.text(middle, RIBBON / 2, said, transform=on_axis, zorder=6, color=ink)
+        word.set(ha="center", va="center_baseline", fontsize=SIZE, bbox=frame, parse_math=False)
+    elif region.decided:
+        dot: dict[str, Any] = {"marker": style.marker, "ms": 6, "mfc": "white", "mec": paper}
+        ax.plot([middle], [RIBBON / 2], ls="none", transform=on_axis, zorder=6, **dot)
 
 
 def _named(ax: Axes, a: Allocation) -> None:

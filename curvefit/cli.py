@@ -242,7 +242,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         "--csv",
         metavar="FILE",
         help="write the parameter table, one row a run; with --compare the table of recipes (as "
-        "LaTeX if FILE ends in .tex), with --scan that of windows",
+        "LaTeX if FILE ends in .tex), with --allocate that of budgets, with --scan that of windows",
     )
     add(
         "--plot",

@@ -1,8 +1,7 @@
 """What the files of the command line hold: the picture of ``--plot``, the table of ``--csv``.
 
-A question asked beyond the fits takes them over: with ``--compare`` both show the comparison, with
-``--scan`` the windows, and with ``--allocate`` the picture shows the allocation. ``--html`` holds
-everything.
+A question asked beyond the fits takes them over: both show the comparison with ``--compare``, the
+allocation with ``--allocate``, the windows with ``--scan``. ``--html`` holds everything.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ __all__ = ["check", "drawing", "table"]
 Answer = TypeVar("Answer")
 
 LATEX = ".tex"
-TAKING_OVER = {"plot": ("compare", "allocate", "scan"), "csv": ("compare", "scan")}
+QUESTIONS = ("compare", "allocate", "scan")
 
 
 def check(args: argparse.Namespace) -> None:
@@ -33,8 +32,8 @@ def check(args: argparse.Namespace) -> None:
     InputError
         If two questions would take over one file, or LaTeX is asked for anything but a comparison.
     """
-    for option, questions in TAKING_OVER.items():
-        asked = [f"--{name}" for name in questions if getattr(args, name)]
+    asked = [f"--{name}" for name in QUESTIONS if getattr(args, name)]
+    for option in ("plot", "csv"):
         if getattr(args, option) is not None and len(asked) > 1:
             raise InputError(
                 f"--{option} holds the answer to one of {' and '.join(asked)}: ask one at a time, "
@@ -72,7 +71,7 @@ def drawing(fits: Sequence[Fit], answers: Answers, args: argparse.Namespace) -> 
 
 
 def table(fits: Sequence[Fit], answers: Answers, args: argparse.Namespace) -> str:
-    """Return the table: of recipes (as LaTeX for a ``.tex`` file), of windows, or of parameters.
+    """Return the table: recipes (LaTeX for a ``.tex`` file), budgets, windows, or parameters.
 
     Raises
     ------
@@ -82,6 +81,8 @@ def table(fits: Sequence[Fit], answers: Answers, args: argparse.Namespace) -> st
     if args.compare:
         found = _there(answers.comparison, "comparison")
         return found.to_latex() if args.csv.lower().endswith(LATEX) else found.to_csv()
+    if args.allocate:
+        return _there(answers.allocation, "allocation").to_csv()
     if args.scan:
         from curvefit.scan_report import csv_table
 

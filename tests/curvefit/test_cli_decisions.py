@@ -78,10 +78,13 @@ def test_an_allocation_fills_its_key_the_picture_and_the_page(log, capsys, tmp_p
     assert allocation["budgets"][-1]["choices"][0]["setting"] == "b"
     assert "likeliest best (the frontier)" in picture.read_text("utf-8")
     assert allocation["sentences"][0] in page.read_text("utf-8").replace("&gt;", ">")
-    budgets = json.loads(
-        command(capsys, log, "--run", "recipe,seed", "--allocate", "--at", "3e4,9e3", "--json")[1]
-    )["allocation"]["budgets"]
+    table = tmp_path / "a.csv"
+    asked = ["--run", "recipe,seed", "--allocate", "--at", "3e4,9e3", "--csv", str(table), "--json"]
+    budgets = json.loads(command(capsys, log, *asked)[1])["allocation"]["budgets"]
     assert [b["budget"] for b in budgets] == [9000, 30_000]
+    assert [row.split(",")[0] for row in table.read_text().splitlines()[1:]] == [
+        "9000", "9000", "30000", "30000"
+    ]  # fmt: skip
 
 
 def test_steps_cannot_be_allocated_but_are_fitted(tmp_path, capsys):
