@@ -108,6 +108,16 @@ def of_learner(c: Config) -> list[Problem]:
             "model.attention = flash_attention_2 needs CUDA and bfloat16: set learner.compute to "
             "bfloat16, or model.attention to sdpa",
         ),
+        (
+            lr.deadline_s < 5,
+            f"learner.deadline_s = {lr.deadline_s:g} must be at least 5: ranks give a sign of life "
+            "each second",
+        ),
+        (
+            lr.micro_tokens > 0 and not lr.packing,
+            "learner.micro_tokens is for packed rows: set learner.packing, or use "
+            "optim.micro_batch, which counts samples",
+        ),
         (lr.lora_rank < 0, f"learner.lora_rank = {lr.lora_rank} must be at least 0"),
         (
             lr.lora_rank > 0 and lr.lora_alpha <= 0,

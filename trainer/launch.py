@@ -2,7 +2,8 @@
 
 Each stands in a session of its own under a lifeline (`trainer.lifeline`), so that a terminal's
 Ctrl-C does not reach it before the run has let go, and so that it ends when the run does, killed
-or not. What a server writes goes to ``servers/N.log`` in the run's folder.
+or not. One that ends before is started again, a few times. What a server writes goes to
+``servers/N.log`` in the run's folder.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from trainer.lifeline import GRACE_S
 __all__ = ["Order", "Servers", "free_port"]
 
 POLL_S = 0.2
+REVIVALS = 3  # times that one server is started again; then something is wrong with it
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # never through a proxy
 
 
@@ -57,6 +59,9 @@ class Servers:
 
     def __init__(self, orders: Sequence[Order], folder: Path, deadline_s: float) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        self._orders = list(orders)
+        self._revived = [0] * len(orders)
+        self._notices: list[str] = []
         self.addresses = [order.address for order in orders]
         self.logs = [folder / f"{i}.log" for i in range(len(orders))]
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -68,6 +73,24 @@ class Servers:
             self.close()
             raise
 
+    def revive(self) -> None:
+        """Start those again that have ended; they need a while, and the present weights, then."""
+        for i, process in enumerate(self.processes):
+            if process.poll() is None or self._revived[i] == REVIVALS:
+                continue
+            self._revived[i] += 1
+            self._notices.append(
+                f"start of servers: {self._epitaph(i)}; started again "
+                f"({self._revived[i]} of {REVIVALS} times)"
+            )
+            _end_group(process)
+            self.processes[i] = _start(self._orders[i], self.logs[i])
+
+    def notices(self) -> list[str]:
+        """What was done about servers since the last call."""
+        notices, self._notices = self._notices, []
+        return notices
+
     def close(self) -> None:
         """End them, politely first, and reap them. Calling it twice is fine."""
         for process in self.processes:
@@ -77,9 +100,7 @@ class Servers:
         for process in self.processes:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, end - time.monotonic()))
-            with suppress(ProcessLookupError):  # nobody of the group is left
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            _end_group(process)
 
     def _await(self, end: float, deadline_s: float) -> None:
         waiting = list(range(len(self.processes)))
@@ -103,6 +124,14 @@ class Servers:
         last = words[-1][:200] if words else "it said nothing"
         code = self.processes[i].returncode
         return f"{self.addresses[i]} ended with code {code}: {last} (log: {self.logs[i]})"
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    process.stdin.close()
+    with suppress(ProcessLookupError):  # nobody of the group is left
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _start(order: Order, log: Path) -> subprocess.Popen[bytes]:

