@@ -17,6 +17,8 @@ import torch
 from trainer.cli import main
 from trainer.engine import open_engine
 from trainer.engine.base import Request, SamplingParams, Span, generate
+from trainer.engine.decoder import load_config
+from trainer.engine.vllm_options import engine_arguments, serve_flags
 from trainer.errors import ConfigError, EngineError
 from trainer.ledger import read
 
@@ -199,6 +201,31 @@ def test_the_learners_process_stays_as_it_was(open_vllm, capfd):
     assert capfd.readouterr().out == ""
 
 
+def test_sleep_on_a_cpu_changes_nothing(open_vllm, model_a):
+    engine = open_vllm(slots=2, max_length=64)
+    engine.sleep()
+    request = ask([3, 1, 4])
+    assert gaps(model_a, request, generate(engine, [request])[0]).max() < 1e-4
+
+
+@pytest.mark.gpu
+def test_sleep_gives_the_memory_back_until_the_next_weights(open_vllm, model_b):
+    options = {"slots": 4, "max_length": 1024, "memory": 0.3, "sleep": True}
+    engine = open_vllm(device="cuda", **options)
+    generate(engine, [ask([3, 1, 4])])
+    awake = torch.cuda.mem_get_info()[0]
+    engine.sleep()
+    assert torch.cuda.mem_get_info()[0] - awake > 2**30  # the cache has gone
+    with pytest.raises(EngineError, match="update it"):
+        engine.submit([ask([3, 1, 4])])
+    swap(engine, model_b, keep_cache=True)
+    request = ask([3, 1, 4])
+    assert gaps(model_b, request, generate(engine, [request])[0]).max() < 1e-3
+    engine.sleep()
+    swap(engine, model_b, keep_cache=False)  # the cache is rebuilt while its memory is away
+    assert gaps(model_b, request, generate(engine, [request])[0]).max() < 1e-3
+
+
 # ---------------------------------------------------------------------- refusals
 
 
@@ -228,6 +255,21 @@ def test_temperatures_that_vllm_would_change_are_refused(open_vllm, temperature)
 
 
 # ---------------------------------------------------------------------- the command
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # of its imports
+@pytest.mark.filterwarnings("ignore:.*torch.distributed.reduce_op:FutureWarning")
+def test_vllm_reads_the_flags_of_a_server_as_the_settings_in_process(directory):
+    from vllm.engine.arg_utils import EngineArgs
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    options = {"dtype": "bfloat16", "slots": 8, "max_length": 64, "server": True}
+    for device in ("cpu", "cuda"):
+        asked = engine_arguments(directory, load_config(directory), device=device, **options)
+        model, *flags = serve_flags(asked)
+        parser = EngineArgs.add_cli_args(FlexibleArgumentParser())
+        read_back = vars(parser.parse_args(["--model", model, *flags]))
+        assert {name: read_back[name] for name in asked} == asked
 
 
 def curve(tmp_path, tiny_model, kind, seed):

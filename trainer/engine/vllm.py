@@ -96,7 +96,7 @@ class VllmEngine:
         self._version = version
         self._paused = False
         self._stale = False  # the cache is to be rebuilt before the next token
-        self._tainted = False  # the cache holds numbers that are not finite
+        self._tainted = False  # the cache may hold numbers that are not finite
         self._sleeps = sleep
         self._awake = True
         self._hollow = False  # sleep has dropped the weights
@@ -178,7 +178,7 @@ class VllmEngine:
         self._version = version
         self._llm.set_weight_version(str(version))
         self._start_again()
-        if self._tainted:
+        if self._tainted and self._awake:
             self._clear_cache()
 
     def resume(self) -> None:
@@ -203,6 +203,7 @@ class VllmEngine:
             raise EngineError(f"sleep with {self.running} requests running; collect them first")
         self._llm.sleep(level=DISCARD)
         self._awake, self._hollow = False, True
+        self._tainted = True  # the memory that comes back for the cache holds anything
 
     def wake(self) -> None:
         """Take the GPU's memory back; an engine that is awake stays as it is."""
