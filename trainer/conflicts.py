@@ -66,7 +66,7 @@ def of_engine(c: Config) -> list[Problem]:
     return [
         (bool(odd), f"engine.addresses: {odd} is not host:port, such as node7:8000"),
         (
-            e.transfer == "nccl" and c.model.device == "cpu",
+            e.transfer in ("nccl", "ipc") and c.model.device == "cpu",
             f"engine.transfer = {e.transfer} is for CUDA and model.device = cpu: set "
             "engine.transfer to file or auto",
         ),
@@ -176,6 +176,11 @@ def _of_transfer(config: Config, choice: Choice) -> list[Problem]:
             "memory: leave it, or set engine.placement to split",
         ),
         (
+            told == "ipc" and (choice.where == "split" or bool(elsewhere)),
+            "engine.transfer = ipc is for a server on the learner's own GPU: set engine.transfer to "
+            "nccl, or engine.addresses to that server's 127.0.0.1:PORT",
+        ),
+        (
             choice.transfer == "file" and bool(elsewhere) and not config.engine.folder,
             f"weights travel to {', '.join(elsewhere)} as a file: set engine.folder to a folder "
             "that both machines see",
@@ -201,6 +206,11 @@ def _of_ranks(config: Config, machine: Machine, choice: Choice) -> list[Problem]
             several and choice.where == "split",
             f"{machine.world} ranks on several machines with engine.placement = split, which is "
             "for one machine: start the servers yourself and set engine.placement to remote",
+        ),
+        (
+            machine.world > 1 and choice.kind == "vllm",
+            f"{machine.world} ranks with vLLM in the process of one, where it takes the process "
+            "group for itself: set engine.placement to split or remote, or start one rank",
         ),
     ]
 

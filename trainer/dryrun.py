@@ -14,6 +14,7 @@ TRAVELS = {
     "memory": "within this machine's memory",
     "file": "as a file",
     "nccl": "over NCCL",
+    "ipc": "within one GPU (CUDA IPC)",
 }
 
 

@@ -67,8 +67,8 @@ class Choice(NamedTuple):
     where : {"colocated", "split", "remote"}
     software : {"local", "vllm"}
         What generates, in whichever process.
-    transfer : {"memory", "file", "nccl"}
-        How weights travel to it: within the machine's memory, as a file, between GPUs.
+    transfer : {"memory", "file", "nccl", "ipc"}
+        How weights travel to it: within the machine's memory, as a file, between GPUs, within one.
     """
 
     kind: str

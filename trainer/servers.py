@@ -5,7 +5,8 @@ A run with ``engine.placement = split`` starts them, ``train-rl --dry-run`` prin
 for in the learner's process (`trainer.engine.vllm_options`), and beyond that:
 
 * ``--tokens-only``: ids in, ids out (``/inference/v1/generate``);
-* ``--weight-transfer-config``: weights arrive over NCCL; on a CPU they come as a file;
+* ``--weight-transfer-config``: weights arrive over NCCL, or over CUDA IPC where a server has the
+  learner's own GPU; on a CPU they come as a file;
 * ``VLLM_SERVER_DEV_MODE``: the routes that pause, update and resume. They let anyone who reaches
   the port change the weights, so the port belongs on a private network.
 """
@@ -32,7 +33,6 @@ __all__ = [
 ]
 
 LOOPBACK = "127.0.0.1"
-TRANSFER = {"backend": "nccl"}
 
 
 def server_command(
@@ -83,7 +83,10 @@ def _vllm(config: Config, directory: str | Path) -> list[str]:
     if not length:  # the model's own
         del asked["max_model_len"]
     words = [*serve_flags(asked), "--tokens-only", "--disable-uvicorn-access-log"]
-    return words if on_cpu else [*words, "--weight-transfer-config", json.dumps(TRANSFER)]
+    if e.transfer == "file" or on_cpu:
+        return words
+    backend = {"backend": "ipc" if e.transfer == "ipc" else "nccl"}
+    return [*words, "--weight-transfer-config", json.dumps(backend)]
 
 
 def _local(config: Config) -> list[str]:
@@ -100,6 +103,8 @@ def environment(config: Config, software: str, devices: tuple[str, ...]) -> dict
     extra = {"CUDA_VISIBLE_DEVICES": ",".join(devices)} if config.model.device == "cuda" else {}
     if software == "vllm":
         extra["VLLM_SERVER_DEV_MODE"] = "1"
+        if config.engine.transfer == "ipc":  # handles of memory travel pickled
+            extra["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"
         if config.model.device == "cpu":
             extra |= {"VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": str(config.run.threads)}
     return extra

@@ -108,7 +108,7 @@ class Engine:
     transfer: str = _s(
         "auto",
         "how weights travel to servers; auto: file on a CPU, nccl between GPUs",
-        ("auto", "file", "nccl"),
+        ("auto", "file", "nccl", "ipc"),
     )
     folder: str = _s("", "shared folder of transfer = file; empty: a temporary one")
     slots: int = _s(512, "requests that run at the same time; further ones wait")

@@ -110,6 +110,8 @@ def test_a_colocated_engine_sleeps_unless_requests_run_across_steps():
         (("--engine.kind", "local", *REMOTE), FOUR, ["engine.kind = local", "served"]),
         (("--engine.kind", "local", *SPLIT), FOUR, ["process"]),
         (("--engine.kind", "served", "--engine.placement", "colocated"), FOUR, ["split"]),
+        ((*CUDA, *REMOTE, "--engine.transfer", "ipc"), FOUR, ["set engine.transfer to nccl"]),
+        ((*CUDA, *SPLIT, "--engine.transfer", "ipc"), FOUR, ["learner's own GPU"]),
         (("--engine.transfer", "file"), FOUR, ["engine.kind = local takes weights from memory"]),
         ((*CUDA, "--engine.kind", "vllm", "--engine.transfer", "nccl"), FOUR, ["leave it"]),
         (REMOTE, FOUR, ["node7:8000, node8:8000", "engine.folder"]),
@@ -231,3 +233,15 @@ def test_vllm_itself_reads_the_command():
     assert args.weight_transfer_config.backend == "nccl"
     assert (args.max_model_len, args.max_num_seqs) == (4096, 512)
     assert args.enforce_eager
+
+
+def test_a_server_on_the_learners_own_gpu_takes_weights_over_ipc():
+    flags = (*CUDA, "--engine.addresses", '["127.0.0.1:8000"]', "--engine.transfer", "ipc")
+    cfg = config(*flags)
+    assert resolve(cfg, FOUR).choice.transfer == "ipc"
+    (line,) = printed(cfg, resolve(cfg, FOUR), "/models/qwen")
+    assert "VLLM_ALLOW_INSECURE_SERIALIZATION=1" in line
+    assert '{"backend": "ipc"}' in line
+    assert "weight-transfer" not in " ".join(
+        command(config(*CUDA, "--engine.transfer", "file"), "vllm", "/models/qwen", 8000)
+    )
