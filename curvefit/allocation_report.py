@@ -101,15 +101,20 @@ def _shown(a: Allocation) -> list[Overtaking]:
 
 
 def _undecided(a: Allocation) -> str:
-    """Say what would decide."""
+    """Say what is lost by going with the likeliest where nothing is decided, and what decides."""
     inside = min(s.last for s in a.settings)
     regions = [r for r in a.regions if not r.decided]
+    open_budgets = [b for b in a.budgets if not b.decided]
     means = []
     if any(r.low < inside for r in regions):
         means.append(f"below {digits.compute(inside)} more seeds")
     if any(r.high > inside for r in regions):
         means.append("beyond the data longer runs")
-    return f"what would decide: {' and '.join(means)}" if means else ""
+    said = f"what would decide: {' and '.join(means)}" if means else ""
+    if not open_budgets:
+        return said
+    regret = digits.significant(max(b.choices[0].regret for b in open_budgets), 2)
+    return f"{said}; the likeliest setting is short of the best by {regret} on average at most"
 
 
 def _saves(a: Allocation) -> str:

@@ -52,7 +52,7 @@ def test_the_larger_model_wins_at_every_budget_of_figure_1a(fig1a):
     """The paper's rule (arXiv 2510.13786, section 5), as a computed answer."""
     (region,) = fig1a.regions
     assert (region.shares[0].setting, region.decided) == ("17Bx16 MoE", True)
-    assert region.least > 0.99
+    assert region.least > 0.95
     for b in fig1a.budgets:
         assert b.choices[0].setting == "17Bx16 MoE"
         assert b.cost == pytest.approx(2.0 * b.budget)
@@ -83,6 +83,39 @@ def test_a_crossing_is_found_where_the_truth_has_it(crossing):
     said = str(crossing)
     assert "Below " in said
     assert "it is not decided (" in said
+
+
+def test_the_longer_context_overtakes_where_the_published_fits_cross():
+    """Table 1 of the paper: 14k tokens (0.610, 1.92, 2542), 32k tokens (0.645, 1.89, 11272)."""
+    C = np.geomspace(1000, 3e5, 20_001)
+    gap = curvefit.curve(C, 0.610, 1.92, 2542, 0.38) - curvefit.curve(C, 0.645, 1.89, 11272, 0.38)
+    truth = C[np.flatnonzero(gap > 0)[-1]]
+    long = {"A": 0.645, "B": 1.89, "C_mid": 11272.0, "ratio": 3.0}
+    runs = [seed_run("14k", s, B=1.92, C_mid=2542.0) for s in range(3)]
+    result = allocate([*runs, *(seed_run("32k", s, **long) for s in range(3))])
+    first = result.overtakings[0]
+    assert (first.setting, first.passes) == ("32k", "14k")
+    assert first.low < truth < first.high
+    assert result.regions[0].shares[0].setting == "14k"
+    assert result.regions[-1].shares[0].setting == "32k"
+
+
+def test_many_settings_are_paired_only_where_they_may_lead():
+    ln_C = np.log([1.0, 10.0])
+    curves = np.array([[[0.1 + 0.01 * k] * 2] * 8 for k in range(14)])
+    assert list(overtakings("abcdefghijklmn", curves, ln_C, 0.9, 0.0)) == []
+    assert len(list(overtakings("ab", curves[:2], ln_C, 0.9, 0.0))) == 2
+
+
+def test_rewards_are_allocated_too():
+    def reward(name, top):
+        run = seed_run(name, 0, A=0.66 if top else 0.55)
+        return curvefit.load({"gpu_hours": run.compute, "reward": 40 * run.score - 9,
+                              "run": [name] * len(run)}, run="run")[0]  # fmt: skip
+
+    result = allocate([reward("low", False), reward("high", True)])
+    assert result.regions[-1].shares[0].setting == "high"
+    assert result.budgets[-1].choices[0].score.value > 10
 
 
 def test_the_budgets_agree_with_the_regions(crossing):
