@@ -2,8 +2,9 @@
 
 A recipe's seeds are told by the names of runs, ``grpo, seed 1`` and ``grpo, seed 2``, unless a
 mapping or a function says. Left out, each with the reason: runs that cannot be fitted; runs whose
-compute or score has another unit than most; runs that do not rise or fell after their peak, which
-no rising curve describes; recipes that share no compute with any other.
+compute or score has another unit than most, or whose score is of another benchmark by the name of
+its column; runs that do not rise or fell after their peak, which no rising curve describes; recipes
+that share no compute with any other.
 """
 
 from __future__ import annotations
@@ -27,6 +28,12 @@ __all__ = ["Excluded", "Grouped", "RecipeOf", "grouped", "recipe_namer"]
 RecipeOf = Mapping[str, str] | Callable[[Run], str] | None
 SEED = re.compile(r"^(?P<recipe>.*?)[\s,;:/_.()\[\]-]*seed[\s=_:-]*\d+\W*$", re.IGNORECASE)
 COLLAPSED = ("no-rise", "fall-after-peak")
+BENCHMARK = re.compile(
+    r"(?<![a-z])(math[ _-]?500|aime[ _-]?(?:20)?2\d|amc[ _-]?(?:20)?2\d|gsm[ _-]?8k|olympiad[a-z]*|"
+    r"minerva|gpqa|mmlu|arc|humaneval|mbpp|livecodebench|ifeval|bbh|countdown|polaris|deepscaler)",
+    re.IGNORECASE,
+)
+OF_SEVERAL = re.compile(r"(?<![a-z])(pass|best|maj|worst)[ _-]?(?:@|at)[ _-]?(\d+)", re.IGNORECASE)
 
 
 class Excluded(NamedTuple):
@@ -92,7 +99,7 @@ def grouped(
             continue
         forecaster_of(fitted)
         fits.append((name, fitted))
-    for reason in (_other_x, _other_y, _collapsed, partial(_apart, word=word)):
+    for reason in (_other_x, _other_y, _other_metric, _collapsed, partial(_apart, word=word)):
         whys = reason(fits)
         excluded += [
             Excluded(f.run.name, name, why)
@@ -106,16 +113,20 @@ def grouped(
     return Grouped(recipes, excluded)
 
 
-def _most(keys: list[str]) -> str:
-    """The most frequent key, the first of several."""
-    return Counter(keys).most_common(1)[0][0] if keys else ""
+def _most(keys: list[str], fits: list[tuple[str, Fit]]) -> tuple[str, str]:
+    """The most frequent key, the first of several, and whose it is."""
+    if not keys:
+        return "", ""
+    usual, often = Counter(keys).most_common(1)[0]
+    first = quoted(fits[keys.index(usual)][1].run.name)
+    return usual, "most runs" if 2 * often > len(keys) else f"run {first}"
 
 
 def _other_x(fits: list[tuple[str, Fit]]) -> list[str]:
     units = [x_words(f.run) for _, f in fits]
-    usual = _most(units)
+    usual, whose = _most(units, fits)
     return [
-        "" if unit == usual else f"its compute is in {unit}, that of most runs in {usual}"
+        "" if unit == usual else f"its compute is in {unit}, that of {whose} in {usual}"
         for unit in units
     ]
 
@@ -126,11 +137,50 @@ def _other_y(fits: list[tuple[str, Fit]]) -> list[str]:
         y_words(f.run) if f.run.bounded else f"{y_words(f.run)} {quoted(f.run.y.column)}"
         for _, f in fits
     ]
-    usual = _most(units)
+    usual, whose = _most(units, fits)
     return [
-        "" if unit == usual else f"its score is a {unit}, that of most runs a {usual}"
+        "" if unit == usual else f"its score is a {unit}, that of {whose} a {usual}"
         for unit in units
     ]
+
+
+def _other_metric(fits: list[tuple[str, Fit]]) -> list[str]:
+    """Pass rates of different benchmarks, or the best of several samples against a mean.
+
+    Only the names of columns tell; one that names no benchmark may hold any.
+    """
+    whys = [""] * len(fits)
+    for what, of in (("of ", _benchmark), ("", _of_several)):
+        keys = [of(f.run.y.column) for _, f in fits]
+        named = [i for i, key in enumerate(keys) if key]
+        usual, whose = _most([keys[i] for i in named], [fits[i] for i in named])
+        for i in named:
+            if keys[i] != usual and not whys[i]:
+                whys[i] = f"its score is {what}{keys[i]}, that of {whose} {what}{usual}"
+    return whys
+
+
+def _benchmark(column: str) -> str:
+    """The benchmark that a column names, if it names one.
+
+    >>> [_benchmark(c) for c in ("val/test_score/MATH500", "AIME-2024 acc", "march_score", "acc")]
+    ['math500', 'aime24', '', '']
+    """
+    found = {name.lower() for name in BENCHMARK.findall(column)}
+    plain = {re.sub(r"[ _-]", "", name).replace("202", "2") for name in found}
+    return plain.pop() if len(plain) == 1 else ""
+
+
+def _of_several(column: str) -> str:
+    """Which statistic of several samples a column names; a mean, or pass@1, is an accuracy.
+
+    >>> [_of_several(c) for c in ("val/pass@8", "mean@16", "pass@1", "accuracy")]
+    ['pass@8', 'accuracy', 'accuracy', 'accuracy']
+    """
+    found = OF_SEVERAL.search(column)
+    if found is None or int(found[2]) == 1:
+        return "accuracy"
+    return f"{found[1].lower()}@{int(found[2])}"
 
 
 def _collapsed(fits: list[tuple[str, Fit]]) -> list[str]:
