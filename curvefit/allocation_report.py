@@ -25,6 +25,8 @@ __all__ = ["csv_table", "html", "record", "sentences", "text"]
 
 NAME = 14
 SPOKEN = 8  # regions in the sentence
+ROWS = 12  # of overtakings
+LISTED = 24  # runs left out
 LIKELY = 0.1  # from such a probability on, a setting is named where nothing is decided
 WORTH_SAYING = 0.05  # overtakings less probable than this are not shown
 
@@ -184,14 +186,16 @@ def _budget_row(b: Budget) -> tuple[str, ...]:
 def overtaking_grid(a: Allocation) -> Grid:
     """Return a line for each two settings of which one may overtake the other."""
     rows = []
-    for o in _shown(a):
+    shown = _shown(a)
+    for o in shown[:ROWS]:
         at, low, high = digits.amounts(o.compute, o.low, o.high)
         names = (shorten(o.setting, 2 * NAME), shorten(o.passes, 2 * NAME))
         rows.append((*names, _counted(o.probability), at, digits.interval(low, high)))
     header = ("setting", "overtakes", "probably", f"at {_x(a)}", digits.percent(a.level))
     low, high = (digits.amount(C) for C in a.frontier.compute[[0, -1]].tolist())
     title = f"Where one setting overtakes another for good, between {low} and {high} {_x(a)}"
-    return Grid(title, header, rows, (0, 1))
+    more = f"; the {ROWS} likeliest of {len(shown):,}" if len(shown) > ROWS else ""
+    return Grid(title + more, header, rows, (0, 1))
 
 
 def grids(a: Allocation) -> list[Grid]:
@@ -207,8 +211,10 @@ def text(a: Allocation) -> str:
     said = [line for sentence in sentences(a) for line in wrapped(sentence)]
     first, *others = map(grid_lines, grids(a))
     left_out = ["Left out of the allocation"] if a.excluded else []
-    for e in a.excluded:
+    for e in a.excluded[:LISTED]:
         left_out += wrapped(e.why, f"{shorten(e.run, NAME)}: ", indent=2)
+    if len(a.excluded) > LISTED:
+        left_out.append(f"  and {len(a.excluded) - LISTED:,} more")
     return joined(first, said, *others, left_out)
 
 

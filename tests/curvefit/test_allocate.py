@@ -299,7 +299,10 @@ def test_the_plot_shows_who_leads(crossing):
 
 def test_many_settings_have_a_legend():
     runs = [seed_run(f"s{k}", 0, A=0.5 + 0.02 * k, points=13) for k in range(9)]
-    ax = allocate(runs, budgets=[20_000]).plot()
+    result = allocate(runs, budgets=[20_000])
+    assert len(result.overtakings) == 72
+    assert len(str(result).splitlines()) < 40
+    ax = result.plot()
     ax.figure.draw_without_rendering()
     assert ax.artists[0].get_texts()[0].get_text() == "s8"
 
