@@ -34,12 +34,7 @@ def describe(config: Config) -> str:
     ]
     lines += _table(placement)
     lines.append(_held(placement))
-    commands = printed(config, placement, config.model.path or TINY)
-    if placement.addresses:
-        lines += ["", "servers that must run by then, one command on each machine:"]
-    elif commands:
-        lines += ["", "servers that the run starts itself, on free ports:"]
-    lines += [f"  {command}" for command in commands]
+    lines += _commands(config, placement)
     notes = [f"note: {note}" for note in placement.notes]
     try:
         fit(placement, machine)
@@ -59,6 +54,19 @@ def _table(placement: Placement) -> list[str]:
     return [
         "  " + "  ".join([*(row[i].ljust(widths[i]) for i in range(3)), row[3]]) for row in rows
     ]
+
+
+def _commands(config: Config, placement: Placement) -> list[str]:
+    servers = printed(config, placement, config.model.path or TINY)
+    if not servers:
+        return []
+    own = "servers that the run starts itself, on free ports:"
+    lines = ["", "servers that must run by then:" if placement.addresses else own]
+    lines.append(f"  {servers[0].line}")
+    for server in servers[1:]:
+        devices = f" with CUDA_VISIBLE_DEVICES={','.join(server.devices)}"
+        lines.append(f"  the same at {server.address}{devices if server.devices else ''}")
+    return lines
 
 
 def _held(placement: Placement) -> str:

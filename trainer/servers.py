@@ -17,7 +17,9 @@ import json
 import os
 import shlex
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 from trainer.engine.vllm_options import engine_arguments, serve_flags
 from trainer.placement import FIRST_PORT, Placement
@@ -118,18 +120,38 @@ def runnable(words: list[str]) -> list[str]:
     return [str(beside) if beside.is_file() else words[0], *words[1:]]
 
 
-def printed(config: Config, placement: Placement, directory: str | Path) -> list[str]:
-    """Lines to paste into a shell: the servers that a run would start, or waits for."""
-    choice, lines = placement.choice, []
-    for i, devices in enumerate(placement.servers):
-        words = server_command(config, placement, directory, FIRST_PORT + i)
-        lines.append(_line(config, choice.software, devices, words))
-    for address in placement.addresses:
-        host, _, port = address.removeprefix("http://").rpartition(":")
+class Printed(NamedTuple):
+    """A server to be started: where it listens, its devices, and the line for a shell."""
+
+    address: str
+    devices: tuple[str, ...]
+    line: str
+
+
+def printed(config: Config, placement: Placement, directory: str | Path) -> list[Printed]:
+    """The servers that a run starts itself, or that must run before it."""
+    choice = placement.choice
+    wanted = [(f"{LOOPBACK}:{FIRST_PORT + i}", d) for i, d in enumerate(placement.servers)]
+    if not wanted:
+        wanted = _elsewhere(config, placement.addresses)
+    out = []
+    for address, devices in wanted:
+        host, _, port = address.rpartition(":")
         words = command(config, choice.software, directory, int(port), host)
-        devices = tuple(map(str, range(config.engine.tensor_parallel)))
-        lines.append(_line(config, choice.software, devices, words))
-    return lines
+        out.append(Printed(address, devices, _line(config, choice.software, devices, words)))
+    return out
+
+
+def _elsewhere(config: Config, addresses: tuple[str, ...]) -> list[tuple[str, tuple[str, ...]]]:
+    """Addresses with devices: those of one machine share it from device 0 upwards."""
+    tp, taken = config.engine.tensor_parallel, Counter[str]()
+    out = []
+    for address in (a.removeprefix("http://") for a in addresses):
+        host = address.rpartition(":")[0]
+        first = taken[host]
+        taken[host] += tp
+        out.append((address, tuple(map(str, range(first, first + tp)))))
+    return out
 
 
 def _line(config: Config, software: str, devices: tuple[str, ...], words: list[str]) -> str:

@@ -107,7 +107,7 @@ class Engine:
     addresses: list[str] = _s(list, "servers, host:port each")  # noqa: RUF009 (a field)
     transfer: str = _s(
         "auto",
-        "how weights travel to servers; auto: file on a CPU, nccl between GPUs",
+        "how weights travel to servers; auto: file on a CPU, nccl on GPUs",
         ("auto", "file", "nccl", "ipc"),
     )
     folder: str = _s("", "shared folder of transfer = file; empty: a temporary one")

@@ -89,7 +89,8 @@ def test_a_dry_run_says_who_runs_where_and_writes_nothing(capsys, tmp_path, monk
     out = capsys.readouterr().out
     assert "placement split, engine served, weights travel as a file" in out
     assert "CPU-device-hours count 3 devices, idle or not: 1 learn, 2 generate" in out
-    assert out.count("train-rl serve") == 4  # two roles, two commands
+    assert out.count("train-rl serve") == 3  # two roles, a command
+    assert "the same at 127.0.0.1:8101" in out
     assert list(tmp_path.iterdir()) == []
 
 

@@ -211,7 +211,7 @@ def test_printed_commands_are_those_that_run_and_a_shell_reads_them_back():
     cfg = config(*CUDA, *SPLIT, "--run.gpus_generate", "2")
     lines = printed(cfg, resolve(cfg, FOUR), "/models/my model")
     assert len(lines) == 2
-    words = shlex.split(lines[1])
+    words = shlex.split(lines[1].line)
     assert words[:2] == ["CUDA_VISIBLE_DEVICES=6", "VLLM_SERVER_DEV_MODE=1"]
     assert words[2:] == command(cfg, "vllm", "/models/my model", 8101)
 
@@ -239,9 +239,17 @@ def test_a_server_on_the_learners_own_gpu_takes_weights_over_ipc():
     flags = (*CUDA, "--engine.addresses", '["127.0.0.1:8000"]', "--engine.transfer", "ipc")
     cfg = config(*flags)
     assert resolve(cfg, FOUR).choice.transfer == "ipc"
-    (line,) = printed(cfg, resolve(cfg, FOUR), "/models/qwen")
+    line = printed(cfg, resolve(cfg, FOUR), "/models/qwen")[0].line
     assert "VLLM_ALLOW_INSECURE_SERIALIZATION=1" in line
     assert '{"backend": "ipc"}' in line
     assert "weight-transfer" not in " ".join(
         command(config(*CUDA, "--engine.transfer", "file"), "vllm", "/models/qwen", 8000)
     )
+
+
+def test_servers_of_one_machine_share_its_devices():
+    addresses = '["a:8000", "a:8001", "b:8000"]'
+    cfg = config(*CUDA, "--engine.addresses", addresses, "--engine.tensor_parallel", "2")
+    servers = printed(cfg, resolve(cfg, FOUR), "/models/qwen")
+    assert [s.devices for s in servers] == [("0", "1"), ("2", "3"), ("0", "1")]
+    assert "--host a --port 8001" in servers[1].line
