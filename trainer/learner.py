@@ -36,7 +36,7 @@ from trainer.settings import Config, passes
 from trainer.tally import Tally
 from trainer.types import Batch
 
-__all__ = ["Learner", "StepResult"]
+__all__ = ["Learner", "StepResult", "load_weights", "trained_weights"]
 
 PACKING_LIMIT = {"float32": 1e-3, "bfloat16": 0.5}  # log-probability; mixed-up samples differ by 1
 
@@ -218,7 +218,7 @@ class Learner:
     def state_dict(self) -> dict[str, Any]:
         """All that a resumed learner needs; of a model with adapters the adapters alone."""
         return {
-            "model": self._trained(),
+            "model": trained_weights(self.model),
             "optimizer": self.optimizer.state_dict(),
             "reference": self.reference.model.state_dict() if self.reference else None,
             "step_count": self.step_count,
@@ -247,7 +247,7 @@ class Learner:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where ``state_dict`` was called, on any number of ranks."""
-        _load(self.model, state["model"], partial=self.config.learner.lora_rank > 0)
+        load_weights(self.model, state["model"])
         optimizer = state["optimizer"]
         spread = {
             i: {k: sharding.like(v, self.parameters[i]) for k, v in of.items()}
@@ -255,14 +255,8 @@ class Learner:
         }
         self.optimizer.load_state_dict({**optimizer, "state": spread})
         if self.reference is not None:
-            _load(self.reference.model, state["reference"])
+            load_weights(self.reference.model, state["reference"])
         self.step_count = state["step_count"]
-
-    def _trained(self) -> dict[str, Tensor]:
-        state = self.model.state_dict()
-        if self.config.learner.lora_rank == 0:
-            return state
-        return {n: state[n] for n, p in self.model.named_parameters() if p.requires_grad}
 
     # What the denominators count, over all ranks
 
@@ -354,8 +348,16 @@ class Learner:
             dist.all_reduce(x)
 
 
-def _load(model: nn.Module, state: dict[str, Tensor], *, partial: bool = False) -> None:
-    """Load whole or spread tensors into a model, whole or spread; frozen weights may be absent."""
+def trained_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Return the weights that training moves: all of them, or the adapters alone."""
+    state = model.state_dict()
+    adapters = {n: state[n] for n, p in model.named_parameters() if p.requires_grad}
+    return adapters if any(not p.requires_grad for p in model.parameters()) else state
+
+
+def load_weights(model: nn.Module, state: dict[str, Tensor]) -> None:
+    """Load what ``trained_weights`` or ``state_dict`` returned, on any number of ranks."""
     own = model.state_dict()
     spread = {name: sharding.like(value, own[name]) for name, value in state.items()}
-    model.load_state_dict(spread, strict=not partial)
+    assert spread.keys() in (own.keys(), trained_weights(model).keys()), "of another model"
+    model.load_state_dict(spread, strict=False)

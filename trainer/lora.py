@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from trainer.errors import ConfigError
-from trainer.settings import Config, Learner
+from trainer.settings import Config
 from trainer.shard import gather, whole
 
 __all__ = ["add_adapters", "base_alone", "merged"]
@@ -38,7 +38,7 @@ def add_adapters(model: Any, config: Config) -> None:
             "learner.lora_rank needs peft: pip install 'rl-curvefit[lora]', or set it to 0"
         ) from e
     settings = config.learner
-    _check_targets(model, settings)
+    _check_targets(model, settings.lora_targets)
     with torch.random.fork_rng(devices=[]):  # A is the same on every rank and in every start
         torch.manual_seed(config.run.seed)
         inject_adapter_in_model(
@@ -52,13 +52,18 @@ def add_adapters(model: Any, config: Config) -> None:
         )
 
 
-def _check_targets(model: nn.Module, settings: Learner) -> None:
-    linear = {n.rpartition(".")[2] for n, m in model.named_modules() if isinstance(m, nn.Linear)}
-    for target in settings.lora_targets:
+def _check_targets(model: Any, targets: list[str]) -> None:
+    head = model.get_output_embeddings()  # read by `trainer.head` alone, which knows no adapter
+    linear = {
+        name.rpartition(".")[2]
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and module is not head
+    }
+    for target in targets:
         if target not in linear:
             raise ConfigError(
-                f"learner.lora_targets: the model has no linear layer {target}; there are "
-                f"{', '.join(sorted(linear))}"
+                f"learner.lora_targets: there is no linear layer {target} that can have adapters; "
+                f"there are {', '.join(sorted(linear))}"
             )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import sys
 import threading
 import time
@@ -31,6 +32,8 @@ from trainer.settings import Config
 __all__ = ["Ranks", "joined", "rank"]
 
 BEAT_S = 1.0
+GRACE_S = 10.0  # for the main thread to end by an error of its own
+FOREVER = timedelta(days=365)
 STOP = "stop"
 
 
@@ -108,19 +111,11 @@ class Ranks:
         """Wait for rank 0's next order; None when there will be none (other ranks)."""
         self.phase = "waiting for rank 0"
         key = f"order/{self._orders}"
-        while not self._arrived(key):
-            pass
+        self._store.wait([key], FOREVER)  # whether rank 0 lives at all is `_beat`'s question
         self._orders += 1
         name, args = pickle.loads(self._store.get(key))
         self.phase = name
         return None if name == STOP else (name, args)
-
-    def _arrived(self, key: str) -> bool:
-        try:
-            self._store.wait([key], timedelta(seconds=10))
-        except dist.DistStoreError:
-            return False  # rank 0 generates; whether it lives at all is `_beat`'s question
-        return True
 
     # Data
 
@@ -158,7 +153,9 @@ class Ranks:
             raise RankError(f"rank {self.rank}, phase {self.phase}: {who} ({_line(e)})") from e
 
     def fail(self, e: BaseException) -> None:
-        """Leave word of why this rank ends, for the others to report."""
+        """Leave word of why this rank ends, unless another's end is why."""
+        if isinstance(e, RankError):
+            return
         with suppress(dist.DistError):  # the store may be gone: then nobody is left to read it
             self._store.set(f"failed/{self.rank}", _line(e))
 
@@ -196,12 +193,12 @@ class Ranks:
             now = time.monotonic()
             last = {r: last[r] if last[r][0] == n else (n, now) for r, n in signs.items()}
             for r, (_, since) in last.items():
-                if now - since > self.deadline_s + 10 * BEAT_S:
+                if now - since > self.deadline_s:
                     self._end(f"rank {r} gave no sign of life for {now - since:.0f} s")
 
     def _end(self, why: str) -> None:
         """End a process whose main thread may be stuck for good in a collective."""
-        if not self._over.wait(10 * BEAT_S):
+        if not self._over.wait(GRACE_S):
             text = f"train-rl: rank {self.rank}, phase {self.phase}: {why}"
             print(text, file=sys.stderr, flush=True)
             os._exit(RankError.exit_code)
@@ -217,4 +214,6 @@ class Ranks:
 
 
 def _line(e: BaseException) -> str:
-    return (str(e).strip().splitlines() or [type(e).__name__])[0][:200]
+    """Return the first sentence of an error, without the place in torch's sources before it."""
+    first = (str(e).strip().splitlines() or [type(e).__name__])[0]
+    return re.sub(r"^\[\S+:\d+\] ", "", first).split(". ")[0][:200]

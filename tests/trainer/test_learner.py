@@ -2,17 +2,16 @@
 
 import copy
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import factory
 import pytest
 import torch
 
 from trainer.batch import make_batch, rows, shaped_rewards
+from trainer.errors import ConfigError
 from trainer.learner import Learner
+from trainer.micro import micro_batches
+from trainer.packing import lengths
 from trainer.policy import score
 
 AGGREGATIONS = ("token", "sample", "prompt", "constant")
@@ -83,50 +82,49 @@ def test_packing_order_does_not_change_the_gradient(aggregation):
     assert (factory.gradient(a) - factory.gradient(b)).abs().max() <= 1e-6
 
 
-RANK = """
-import sys, torch, torch.distributed as dist
-sys.path.insert(0, sys.argv[4])
-import factory
-from trainer.learner import Learner
-from trainer.tally import Tally
-rank, port, out = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-torch.set_num_threads(1)
-dist.init_process_group("gloo", init_method=f"file://{port}", rank=rank, world_size=2)
-grads = {}
-for how in ("token", "sample", "prompt", "constant"):
-    for micro in ("0", "2"):
-        cfg = factory.config("--loss.aggregation", how, "--optim.clip", "0",
-                             "--optim.micro_batch", micro)
-        whole = factory.batch(cfg)
-        mine = whole.select(torch.arange(len(whole))[rank::2])  # samples of one prompt on both
-        learner = Learner(factory.model(), cfg)
-        learner.step(mine)
-        grads[how, micro] = factory.gradient(learner)
-tally = Tally()
-tally.add("reward", 1.0, 1 if rank == 0 else 3)
-tally.peak("length", rank)
-tally.reduce()
-if rank == 0:
-    torch.save((grads, tally.signals()), out)
-dist.destroy_process_group()
-"""
+@pytest.mark.parametrize("flag", ["--learner.checkpointing", "--learner.packing"])
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+def test_rows_and_recomputed_layers_do_not_change_the_gradient(aggregation, flag):
+    flags = ("--loss.aggregation", aggregation, "--optim.clip", "0")
+    a, ra = step(cfg := factory.config(*flags), factory.batch(cfg))
+    b, rb = step(cfg := factory.config(*flags, flag, "true"), factory.batch(cfg))
+    assert (factory.gradient(a) - factory.gradient(b)).abs().max() <= 1e-6
+    assert ra.loss == pytest.approx(rb.loss, abs=1e-6)
 
 
-def test_two_ranks_give_the_gradient_of_one(tmp_path):
-    args = [str(tmp_path / "rendezvous"), str(tmp_path / "out.pt"), str(Path(__file__).parent)]
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    ranks = [
-        subprocess.Popen([sys.executable, "-c", RANK, str(rank), *args], env=env)
-        for rank in range(2)
-    ]
-    assert [r.wait(120) for r in ranks] == [0, 0]
-    grads, signals = torch.load(tmp_path / "out.pt")
-    assert signals == {"reward": 0.5, "length": 1.0}  # the mean of means would be 0.667
-    assert len(grads) == 8
-    for (how, _), g in grads.items():
-        cfg = factory.config("--loss.aggregation", how, "--optim.clip", "0")
-        one, _ = step(cfg, factory.batch(cfg))
-        assert (factory.gradient(one) - g).abs().max() <= 1e-6, how
+def test_recomputed_layers_keep_less_for_the_backward_pass():
+    kept = []
+    for flags in (("--learner.packing", "true"), ("--learner.checkpointing", "true")):
+        cfg = factory.config(*flags)
+        learner, sizes = Learner(factory.model(layers=8), cfg), []
+        pack = torch.autograd.graph.saved_tensors_hooks(
+            lambda x, sizes=sizes: (sizes.append(x.numel()), x)[1], lambda x: x
+        )
+        with pack:
+            learner.scorer(factory.batch(cfg), 1.0)
+        kept.append(sum(sizes))
+    assert kept[1] < kept[0] / 4
+
+
+def test_passes_of_packed_rows_hold_so_many_tokens():
+    cfg = factory.config("--learner.packing", "true", "--learner.micro_tokens", "20")
+    batch = factory.batch(cfg)
+    cuts = list(micro_batches(batch, cfg))
+    assert sorted(torch.cat(cuts).tolist()) == list(range(8))
+    # by hand: 9 + 9, then 8 + 8 with the 4 that fits best, then 8 + 6 + 3
+    assert [int(lengths(batch)[i].sum()) for i in cuts] == [18, 20, 17]
+
+
+def test_a_model_that_mixes_packed_samples_is_refused():
+    model = factory.model()
+
+    def forgetful(**inputs):  # as a model that takes no note of where a sample begins
+        inputs.pop("position_ids")
+        return type(model.model).forward(model.model, **inputs)
+
+    model.model.forward = forgetful
+    with pytest.raises(ConfigError, match="samples of a row change each other"):
+        Learner(model, factory.config("--learner.packing", "true"))
 
 
 # Non-finite numbers
