@@ -182,8 +182,10 @@ def test_the_document_is_strict_json_and_keeps_names_exactly():
     assert text.isascii()
     read = json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
     assert [run["run"] for run in read["runs"]] == names
-    assert list(read) == ["schema", "version", "command", "runs", "comparison", "backtest"]
-    assert (read["schema"], read["comparison"], read["backtest"]) == ("curvefit/1", None, None)
+    answers = ["comparison", "backtest", "allocation"]
+    assert list(read) == ["schema", "version", "command", "runs", *answers]
+    assert read["schema"] == "curvefit/1"
+    assert [read[key] for key in answers] == [None, None, None]
 
 
 def test_a_file_name_that_is_not_utf8_makes_valid_json():
