@@ -89,5 +89,5 @@ def _trained(model: Any, source: Path, config: Config, path: Path) -> Any:
     if not adapted:
         return model
     whole, _ = setup.load_model(source, config)
-    whole.load_state_dict(lora.merged(model, lambda name, weight: weight))
+    whole.load_state_dict(lora.merged(model, model.state_dict()))
     return whole

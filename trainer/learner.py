@@ -199,21 +199,23 @@ class Learner:
 
     # What leaves and what comes back
 
+    @torch.no_grad()
     def weights(self) -> dict[str, Tensor]:
         """Whole weights by name, the tied head included, on rank 0; nothing on other ranks.
 
         In the dtype of the passes. A collective when the model is sharded.
         """
         adapted = self.config.learner.lora_rank > 0
-        if not self.sharded and not adapted:
-            return self.model.state_dict()
-        dtype = getattr(torch, passes(self.config))
-        leads = not self.sharded or dist.get_rank() == 0
-
-        def keep(name: str, weight: Tensor) -> Tensor | None:
-            return weight.to(dtype) if leads else None
-
-        return (lora.merged if adapted else sharding.gather)(self.model, keep)
+        if not self.sharded:
+            state = self.model.state_dict()
+            return lora.merged(self.model, state) if adapted else state
+        out: dict[str, Tensor] = {}
+        for part in sharding.parts(self.scorer):
+            if dist.get_rank() == 0:  # a tied head is the embedding: one copy of both
+                part = lora.merged(self.model, part) if adapted else part
+                copies = {id(w): w.clone() for w in part.values()}
+                out |= {name: copies[id(w)] for name, w in part.items()}
+        return out
 
     def state_dict(self) -> dict[str, Any]:
         """All that a resumed learner needs; of a model with adapters the adapters alone."""

@@ -7,7 +7,7 @@ reference policy of the KL term is the model with the adapters' scale at 0: it c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from trainer.errors import ConfigError
 from trainer.settings import Config
-from trainer.shard import gather, whole
 
 __all__ = ["add_adapters", "base_alone", "merged"]
 
@@ -80,28 +79,22 @@ def base_alone(model: nn.Module) -> Iterator[None]:
             layer.set_scale(ADAPTER, 1.0)
 
 
-def merged(model: nn.Module, keep: Callable[[str, Tensor], Tensor | None]) -> dict[str, Tensor]:
-    """Whole weights under the names of the model without adapters, W + (α/r) B A for adapted ones.
+def merged(model: nn.Module, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Weights under the names of the model without adapters: W + (α/r) B A for adapted layers.
 
-    The model is left as it is. A collective when the model is sharded: see ``shard.gather``.
+    `weights` are whole tensors of `model` by name, some or all; an adapter comes with its layer.
+    Neither they nor the model are changed.
     """
-    deltas = {
-        f"{name}.base_layer.weight": (
-            layer.scaling[ADAPTER],
-            layer.lora_B[ADAPTER].weight,
-            layer.lora_A[ADAPTER].weight,
-        )
-        for name, layer in _adapted(model).items()
-    }
-
-    def add(name: str, weight: Tensor) -> Tensor | None:
-        if name not in deltas:
-            return None if ".lora_" in name else keep(name, weight)
-        scale, B, A = deltas[name]
-        W = weight.float() + scale * (whole(B.detach()).float() @ whole(A.detach()).float())
-        return keep(name, W.to(weight.dtype))
-
-    return {n.replace(".base_layer.", "."): w for n, w in gather(model, add).items()}
+    scales = {n: layer.scaling[ADAPTER] for n, layer in _adapted(model).items()}
+    out = {}
+    for name, W in weights.items():
+        layer, base, kind = name.rpartition(".base_layer.")
+        if base and kind == "weight":
+            B, A = (weights[f"{layer}.lora_{x}.{ADAPTER}.weight"].float() for x in "BA")
+            W = (W.float() + scales[layer] * (B @ A)).to(W.dtype)
+        if ".lora_" not in name:
+            out[name.replace(".base_layer.", ".")] = W
+    return out
 
 
 def _adapted(model: nn.Module) -> dict[str, Any]:

@@ -11,7 +11,7 @@ Leaves out: tensor and pipeline parallelism, and loading without a whole copy on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -26,7 +26,7 @@ from torch.utils.checkpoint import checkpoint
 from trainer.policy import Scorer
 from trainer.settings import Config
 
-__all__ = ["gather", "layers", "like", "recompute", "reshard", "shard", "whole"]
+__all__ = ["layers", "like", "parts", "recompute", "reshard", "shard", "whole"]
 
 
 def layers(model: nn.Module) -> list[nn.Module]:
@@ -75,24 +75,22 @@ def _units(scorer: Scorer) -> list[FSDPModule]:
     return [m for m in scorer.modules() if isinstance(m, FSDPModule)]
 
 
-def gather(model: nn.Module, keep: Callable[[str, Tensor], Tensor | None]) -> dict[str, Tensor]:
-    """Whole tensors by name, a tied head included: on every rank in one order, nothing between.
+def parts(scorer: Scorer) -> Iterator[dict[str, Tensor]]:
+    """Yield the model's whole weights by name, a unit at a time; a tied head with its embedding.
 
-    Parameters
-    ----------
-    model : nn.Module
-    keep : callable
-        Gets name and whole tensor, returns what to keep of it; None for nothing.
+    In the dtype of the passes, and gone when the next part is asked for. Every rank has to go
+    through all parts: each is one collective, in one order, with nothing between.
     """
-    out: dict[str, Tensor] = {}
-    seen: dict[int, Tensor | None] = {}  # the parameters that have two names, by identity
-    for name, value in model.state_dict(keep_vars=True).items():
-        if id(value) not in seen:
-            seen[id(value)] = keep(name, whole(value.detach()))
-        kept = seen[id(value)]
-        if kept is not None:
-            out[name] = kept
-    return out
+    yield {n: x for n, x in scorer.model.state_dict().items() if not isinstance(x, DTensor)}
+    for name, unit in scorer.named_modules():
+        if isinstance(unit, FSDPModule):
+            unit.unshard()
+            yield {
+                ".".join(filter(None, (name, n))).removeprefix("model."): p
+                for n, p in unit.named_parameters(remove_duplicate=False)
+                if not isinstance(p, DTensor)  # of a unit within this one
+            }
+            unit.reshard()
 
 
 def whole(x: Tensor) -> Tensor:

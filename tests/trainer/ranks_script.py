@@ -3,17 +3,19 @@
 Arguments: a folder with a one-rank checkpoint in it, and a model directory.
 """
 
+import math
 import sys
 from pathlib import Path
 
 import factory
 import torch
 import torch.distributed as dist
-from transformers import AutoModelForCausalLM
 
+from trainer import setup
 from trainer.learner import Learner
+from trainer.ranks import joined
 from trainer.tally import Tally
-from trainer.team import cut
+from trainer.team import Team, cut, follow
 
 OPTIONS = {
     **{how: ("--loss.aggregation", how) for how in ("token", "sample", "prompt", "constant")},
@@ -35,15 +37,19 @@ def part(cfg):
     return cut(factory.batch(cfg), dist.get_world_size())[dist.get_rank()][1]
 
 
+def row(result):
+    return {"loss": result.loss, "grad_norm": result.grad_norm, **result.tally.signals()}
+
+
 def trajectory(learner, cfg, steps=STEPS):
     rows = []
     for _ in range(steps):
-        result = learner.step(part(cfg))
-        rows.append({"loss": result.loss, "grad_norm": result.grad_norm, **result.tally.signals()})
+        rows.append(row(learner.step(part(cfg))))
     return rows
 
 
-def main(folder, directory):
+def alone(folder):
+    """What a learner sees whose every call this rank makes."""
     out = {"rows": {}, "weights": {}, "gradients": {}}
     for name, flags in OPTIONS.items():
         cfg = config(*flags)
@@ -61,24 +67,47 @@ def main(folder, directory):
     second.load(folder / "one")
     out["from one"] = trajectory(second, cfg, 2)
 
+    learner = Learner(factory.model(), cfg := config())
+    trajectory(learner, cfg, 1)
+    before = {n: w.clone() for n, w in learner.model.state_dict().items()}
+    bad = part(cfg)
+    bad.advantages[0] = math.nan if dist.get_rank() == 1 else bad.advantages[0]
+    out["skipped"] = bool(learner.step(bad).skipped)
+    after = learner.model.state_dict()
+    out["unmoved"] = all(torch.equal(after[n].to_local(), w.to_local()) for n, w in before.items())
+
     tally = Tally()
     tally.add("reward", 1.0, 1 if dist.get_rank() == 0 else 3)
     tally.peak("length", dist.get_rank())
     tally.reduce()
     out["signals"] = tally.signals()
+    return out
 
-    exported = Learner(
-        AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32),
-        config("--learner.checkpointing", "true"),
-    ).weights()
-    if dist.get_rank() == 0:
-        torch.save({**out, "exported": exported}, folder / "out.pt")
-    else:
-        assert not exported
+
+def led(team, cfg):
+    """What rank 0 sees of the learner that all ranks are together, and writes for the test."""
+    batch, seen = factory.batch(cfg), {"exported": team.weights()}
+    seen["reference"] = team.logprobs(batch, reference=True, temperature=0.7)
+    seen["old"] = team.logprobs(batch)
+    seen["steps"] = [row(team.step(batch, 0, seen["old"])) for _ in range(2)]
+    seen["new"] = team.logprobs(batch)
+    return seen
+
+
+def led_config(directory):
+    flags = ("--loss.name", "clip", "--loss.anchor", "old", "--kl.coef", "0.1")
+    cut_up = ("--optim.micro_batch", "3", "--learner.checkpointing", "true")
+    return config("--model.path", str(directory), *flags, *cut_up)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    main(Path(sys.argv[1]), sys.argv[2])
-    dist.destroy_process_group()
+    folder, directory = Path(sys.argv[1]), sys.argv[2]
+    cfg = led_config(directory)
+    with joined(cfg) as ranks:
+        seen = alone(folder)
+        if ranks.rank > 0:
+            follow(ranks)
+        else:
+            model, _ = setup.load_model(Path(directory), cfg)
+            torch.save({**seen, **led(Team(model, cfg, ranks), cfg)}, folder / "out.pt")

@@ -16,7 +16,7 @@ import ranks_script
 import torch
 from test_run import flags, rows
 
-from trainer import checkpoint
+from trainer import checkpoint, setup
 from trainer.cli import main
 from trainer.learner import Learner
 from trainer.packing import lengths
@@ -60,8 +60,7 @@ def one_rank(*flags, steps=ranks_script.STEPS):
     learner = Learner(factory.model(), cfg)
     seen = []
     for _ in range(steps):
-        result = learner.step(factory.batch(cfg))
-        seen.append({"loss": result.loss, "grad_norm": result.grad_norm, **result.tally.signals()})
+        seen.append(ranks_script.row(learner.step(factory.batch(cfg))))
     return learner, seen
 
 
@@ -104,6 +103,22 @@ def test_signals_are_sums_and_counts_over_ranks(two):
     assert two[0]["signals"] == {"reward": 0.5, "length": 1.0}  # the mean of means would be 0.667
 
 
+def test_a_number_that_is_not_finite_on_one_rank_keeps_all_ranks_where_they_are(two):
+    assert two[0]["skipped"]
+    assert two[0]["unmoved"]
+
+
+def test_a_team_of_two_answers_as_one_learner(two, tiny_model):
+    seen, _ = two
+    cfg = ranks_script.led_config(tiny_model)
+    model, _ = setup.load_model(tiny_model, cfg)
+    want = ranks_script.led(Learner(model, cfg), cfg)
+    assert_close(seen["steps"], want["steps"])
+    for name in ("reference", "old", "new"):
+        assert (seen[name] - want[name]).abs().max() <= 1e-5, name
+    assert (seen["new"] - seen["old"]).abs().max() > 1e-2
+
+
 def test_exported_names_and_values_are_those_of_from_pretrained(two, tiny_model):
     from transformers import AutoModelForCausalLM
 
@@ -122,20 +137,18 @@ def test_a_checkpoint_of_two_ranks_is_taken_up_by_two_and_by_one(two):
     learner = Learner(factory.model(seed=1), cfg)
     learner.load(folder / "two")
     assert learner.step_count == 2
-    assert_close([_row(learner.step(factory.batch(cfg))) for _ in range(2)], _later(cfg))
+    assert_close(
+        [ranks_script.row(learner.step(factory.batch(cfg))) for _ in range(2)], _later(cfg)
+    )
 
 
 def test_a_checkpoint_of_one_rank_is_taken_up_by_two(two):
     assert_close(two[0]["from one"], _later(ranks_script.config("--kl.coef", "0.1")))
 
 
-def _row(result):
-    return {"loss": result.loss, "grad_norm": result.grad_norm, **result.tally.signals()}
-
-
 def _later(cfg):
     learner = Learner(factory.model(), cfg)
-    return [_row(learner.step(factory.batch(cfg))) for _ in range(4)][2:]
+    return [ranks_script.row(learner.step(factory.batch(cfg))) for _ in range(4)][2:]
 
 
 # The whole run
