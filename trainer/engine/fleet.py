@@ -37,6 +37,7 @@ class Server:
         self.barred = False  # for good: it does not take the weights
         self.answers = False  # lost, and in good health again
         self.fault: ServerFault | None = None  # why it was lost
+        self.last_try: ServerFault | None = None  # why it could not be taken back
         self.lost_at = 0.0
         self.tried_at = float("-inf")  # when it was last to be taken back
         self.heard = time.monotonic()

@@ -334,15 +334,17 @@ class ServedEngine:
         waited = time.monotonic() - self._alone_since
         barred = all(server.barred for server in self._servers)
         if barred or waited > self._deadline:
-            hope = "no server is left" if barred else f"no server came back in {waited:.0f} s"
+            tried = f", the last try: {last.last_try.reason}" if last.last_try else ""
+            hope = f"no server came back in {waited:.0f} s{tried}"
             raise EngineError(
-                f"{last.fault}; {hope} ({len(self._servers)} in engine.addresses): start them "
-                "again and resume the run from its last checkpoint"
+                f"{last.fault}; {'no server is left' if barred else hope} "
+                f"({len(self._servers)} in engine.addresses): start them again and resume the run"
             )
 
     def _take_back(self, server: Server) -> None:
         """Give a server that is well again the present weights, then requests."""
-        held, server.answers, server.tried_at = self._traffic.held, False, time.monotonic()
+        held, first = self._traffic.held, server.fault
+        server.answers, server.tried_at = False, time.monotonic()
         others = self._traffic.up if self._transfer.together and self._sent else []
         server.up = True  # for the calls below; requests wait until all is done
         self._traffic.hold()
@@ -350,14 +352,18 @@ class ServedEngine:
             server.card = self._greet(server)
             self._pause([server, *others], keep_cache=False)
             self._give_present([s for s in [server, *others] if s.up])
+            if not held:
+                self._resume([s for s in [server, *others] if s.up])
         except ServerFault as fault:
             self._traffic.lose(server, fault)
-        if server.up and self._score is not None:
+        if server.up and not held and self._score is not None:
             self._check(server)
+        if not server.up:
+            server.fault, server.last_try = first, server.fault
         if not held:
-            self._resume([s for s in [server, *others] if s.up])
             self._traffic.release()
         if server.up:
+            server.last_try = None
             with self._traffic.changed:
                 self._traffic.notices.append(
                     f"{server.address} is back with the weights of version {self._version}; "

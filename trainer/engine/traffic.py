@@ -38,6 +38,7 @@ class Ticket:
     request: Request
     tries: int = 0
     server: Server | None = None
+    failed_at: Server | None = None
     sent: float = 0.0
     connections: list[Connection] = field(default_factory=list)
 
@@ -120,8 +121,8 @@ class Traffic:
                 free = [s for s in self.up if len(s.tickets) < self.slots]
                 if not free:
                     return
-                server = min(free, key=lambda s: len(s.tickets))
                 ticket = self._waiting.popleft()
+                server = _least_loaded(free, ticket)
                 ticket.server, ticket.sent = server, time.monotonic()
                 ticket.connections.clear()
                 if not server.tickets:
@@ -215,6 +216,7 @@ class Traffic:
     def _redraw(self, ticket: Ticket, why: str) -> None:
         assert ticket.server is not None
         ticket.server.tickets.discard(ticket)
+        ticket.failed_at = ticket.server
         ticket.tries += 1
         if ticket.tries < TRIES:
             ticket.server = None
@@ -230,3 +232,8 @@ class Traffic:
         self.outstanding.pop(ticket.request.id, None)
         self.finished.append(completion)
         self.changed.notify_all()
+
+
+def _least_loaded(free: list[Server], ticket: Ticket) -> Server:
+    """The server with the fewest requests, and not the one that this one failed at."""
+    return min(free, key=lambda server: (server is ticket.failed_at, len(server.tickets)))
