@@ -177,8 +177,8 @@ def _of_transfer(config: Config, choice: Choice) -> list[Problem]:
         ),
         (
             told == "ipc" and (choice.where == "split" or bool(elsewhere)),
-            "engine.transfer = ipc is for a server on the learner's own GPU: set engine.transfer to "
-            "nccl, or engine.addresses to that server's 127.0.0.1:PORT",
+            "engine.transfer = ipc is for a server on the learner's own GPU: set engine.transfer "
+            "to nccl, or engine.addresses to that server's 127.0.0.1:PORT",
         ),
         (
             choice.transfer == "file" and bool(elsewhere) and not config.engine.folder,

@@ -5,6 +5,7 @@ Nothing trains before every part stands: model, tokenizer, task, verifier, gold 
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,7 @@ def _local(path: str) -> Path:
     if Path(path).is_dir():
         if not (Path(path) / "config.json").is_file():
             raise ConfigError(f"model.path = {path}: no config.json there; name a model directory")
+        _refuse_quantised(Path(path))
         return Path(path)
     from huggingface_hub import snapshot_download
 
@@ -73,6 +75,21 @@ def _local(path: str) -> Path:
     except (OSError, ValueError) as e:
         line = str(e).splitlines()[0]
         raise ConfigError(f"model.path = {path}: no such directory or hub model ({line})") from e
+
+
+def _refuse_quantised(directory: Path) -> None:
+    """Refuse quantised weights: no gradient moves them and their head cannot be float32."""
+    try:
+        table = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+    except ValueError as e:
+        raise ConfigError(f"{directory}/config.json is not JSON: {e}") from e
+    told = table.get("quantization_config")
+    if told:
+        method = told.get("quant_method", "an unknown method")
+        raise ConfigError(
+            f"{directory} is quantised ({method}): it cannot be trained, nor its head be float32; "
+            "name the model that it was made from"
+        )
 
 
 def load_model(directory: Path, config: Config) -> tuple[Any, Any]:

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from factory import config
 
+from trainer.cli import main
 from trainer.errors import ConfigError
 from trainer.placement import Machine, fit, resolve
 from trainer.servers import command, environment, printed
@@ -253,3 +254,10 @@ def test_servers_of_one_machine_share_its_devices():
     servers = printed(cfg, resolve(cfg, FOUR), "/models/qwen")
     assert [s.devices for s in servers] == [("0", "1"), ("2", "3"), ("0", "1")]
     assert "--host a --port 8001" in servers[1].line
+
+
+def test_a_quantised_model_is_refused_before_anything_is_loaded(tmp_path, capsys):
+    table = {"model_type": "llama", "quantization_config": {"quant_method": "fp8"}}
+    (tmp_path / "config.json").write_text(json.dumps(table))
+    assert main(["--model.path", str(tmp_path), "--run.out", str(tmp_path / "runs")]) == 2
+    assert "is quantised (fp8)" in capsys.readouterr().err
