@@ -54,12 +54,12 @@ class Process:
 
 
 @contextmanager
-def processes(directory, *hosts, slots=512):
+def processes(directory, *hosts, slots=512, prefix=()):
     """One server a host."""
     servers = []
     try:
         for host in hosts:
-            servers.append(Process(directory, host=host, slots=slots))
+            servers.append(Process(directory, host=host, slots=slots, prefix=prefix))
         yield servers
     finally:
         for server in servers:
