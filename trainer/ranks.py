@@ -209,7 +209,7 @@ class Ranks:
         if self.size > 1 and self.rank == 0:
             with suppress(dist.DistError):  # the store may be gone, and the others with it
                 self.order(STOP)
-        if sys.exc_info()[0] is None:
+        if sys.exc_info()[0] is None and dist.is_initialized():  # vLLM in this process ends it too
             dist.destroy_process_group()
 
 
