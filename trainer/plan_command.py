@@ -130,7 +130,8 @@ def make_setup(config: Config, options: Options) -> Setup:
     length = numbers.get("length", s.max_tokens / 2)
     prompt = numbers.get("prompt", s.prompt_tokens / 8)
     ranks = numbers.get("train", 1) > 1 or max(options.gpus, default=1) > 2
-    repeated = learner.packing or learner.checkpointing or ranks
+    sharded = ranks or learner.compute != "same"  # where prompts are not shared through a cache
+    repeated = learner.packing or learner.checkpointing or sharded
     per_sample = prompt + s.max_tokens
     micro = learner.micro_tokens or config.optim.micro_batch * per_sample
     work = Work(s.prompts, s.group, prompt, length, s.max_tokens, live, repeated, micro)
@@ -226,8 +227,8 @@ def _own(setup: Setup, p: Plan) -> list[str]:
 def _suggestion(setup: Setup, n: int, plans: list[Plan]) -> list[str]:
     if not plans:
         return [
-            f"{n} device(s): no split fits; more devices, learner.checkpointing, or a smaller "
-            "optim.micro_batch"
+            f"{n} device(s): nothing fits; more devices, learner.checkpointing, or a smaller "
+            "optim.micro_batch or engine.memory"
         ]
     lines = [f"{n} device(s), best first:"]
     lines.append("  learn  generate  step      100 steps  learner idle  generators idle  waits")
