@@ -86,7 +86,9 @@ def _train(arguments: list[str]) -> int:
     if words.dry_run:
         from trainer.dryrun import describe
 
-        print(describe(config))
+        text = describe(config)
+        if os.environ.get("RANK", "0") == "0":  # torchrun starts us several times
+            print(text)
         return 0
     from trainer.loop import train
 
