@@ -25,7 +25,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from trainer import checkpoint, lora, losses
+from trainer import branches, checkpoint, lora, losses
 from trainer import shard as sharding
 from trainer.batch import rows, to_device
 from trainer.errors import ConfigError
@@ -38,7 +38,7 @@ from trainer.types import Batch
 
 __all__ = ["Learner", "StepResult", "load_weights", "trained_weights"]
 
-PACKING_LIMIT = {"float32": 1e-3, "bfloat16": 0.5}  # log-probability; mixed-up samples differ by 1
+ROWS_LIMIT = {"float32": 1e-3, "bfloat16": 0.5}  # log-probability; mixed-up samples differ by 1
 
 
 @dataclass
@@ -99,8 +99,7 @@ class Learner:
             weight_decay=o.weight_decay,
             fused=True,
         )
-        if config.learner.packing:
-            self._check_packing()
+        self._check_rows()
 
     def _reference(self) -> Scorer | None:
         """Return the model as it is now, never to be trained; with adapters no copy is needed."""
@@ -121,17 +120,23 @@ class Learner:
     def _way(self) -> Way:
         if self.config.learner.packing:
             return "one-row" if self.config.model.attention == "flash_attention_2" else "packed"
-        return "padded" if self.sharded or self.config.learner.checkpointing else "shared"
+        if self.sharded or self.config.learner.checkpointing:
+            return "branched" if branches.serves(self.model) else "padded"
+        return "shared"
 
-    def _check_packing(self) -> None:
-        """Refuse a model that does not keep the samples of a row apart."""
-        batch, way = to_device(probe(self.model.config.vocab_size), self.device), self.scorer.way
-        logps = []
-        for self.scorer.way in ("padded", way):
+    def _check_rows(self) -> None:
+        """Refuse or leave rows of several samples when the model does not keep them apart."""
+        way = self.scorer.way
+        if way in ("shared", "padded"):
+            return
+        batch, logps = to_device(probe(self.model.config.vocab_size), self.device), []
+        for self.scorer.way in (way, "padded"):
             with torch.no_grad():
                 logps.append(self._score(self.scorer, batch, 1.0)[0])
         gap = float((logps[0] - logps[1]).abs().max())
-        if not gap <= PACKING_LIMIT[passes(self.config)]:
+        if gap <= ROWS_LIMIT[passes(self.config)]:
+            self.scorer.way = way
+        elif self.config.learner.packing:
             raise ConfigError(
                 f"learner.packing: samples of a row change each other by {gap:.2g} in this model's "
                 "log-probabilities: set learner.packing to false"
@@ -160,7 +165,8 @@ class Learner:
             (policy + kl).backward()
             sums += torch.stack([policy.detach(), kl.detach()]).double()
         self._add_over_ranks(sums)
-        tally.reduce()
+        if self.sharded:
+            tally.reduce()
         return self._apply(sums, tally)
 
     @torch.no_grad()
@@ -346,7 +352,7 @@ class Learner:
         return o.lr * min(1.0, (self.step_count + 1) / max(1, o.warmup))
 
     def _add_over_ranks(self, x: Tensor) -> None:
-        if dist.is_initialized():
+        if self.sharded:
             dist.all_reduce(x)
 
 

@@ -10,7 +10,8 @@ sample on its own; only the order in which numbers are added differs.
 
 Shapes: N samples, R rows, L row width, M tokens that are scored, D hidden.
 
-Leaves out: sharing a prompt among its samples, which ``policy.py`` does with a cache.
+Leaves out: sharing a prompt among its samples, which ``policy.py`` does with a cache and
+``branches.py`` without.
 """
 
 from __future__ import annotations
@@ -37,11 +38,14 @@ class Rows:
     picks : Tensor [M] int64
         Flat index of the hidden state that predicts each scored token, in the order of
         ``batch.ids[batch.mask > 0]``.
+    mask : Tensor [R, 1, L, L] bool, optional
+        Which tokens (last axis) each token sees; causal within each sample when left out.
     """
 
     ids: Tensor
     positions: Tensor
     picks: Tensor
+    mask: Tensor | None = None
 
 
 def lengths(batch: Batch) -> Tensor:
@@ -106,7 +110,12 @@ def lay_out(batch: Batch, *, packed: bool, one_row: bool = False) -> Rows:
 
 def hidden(body: Any, rows: Rows) -> Tensor:
     """Hidden states that predict the scored tokens, [M, D]."""
-    out = body(input_ids=rows.ids, position_ids=rows.positions, use_cache=False)
+    out = body(
+        input_ids=rows.ids,
+        position_ids=rows.positions,
+        attention_mask=rows.mask,
+        use_cache=False,
+    )
     return out.last_hidden_state.flatten(0, 1).index_select(0, rows.picks)
 
 

@@ -1,7 +1,7 @@
 """Log-probabilities of completions under a model, each prompt computed once for all its samples.
 
 Where layers are sharded or recomputed a cache does not serve, for it would be filled twice; there
-prompts and completions run as the rows of ``packing.py``.
+prompts and completions run as the rows of ``branches.py`` or ``packing.py``.
 
 The G samples of a group share their prompt. A plain batch runs the prompt G times; here the prompts
 run once, their keys and values are repeated for the samples, and the completions follow. Gradients
@@ -20,13 +20,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from trainer import packing
+from trainer import branches, packing
 from trainer.head import logprob_entropy
 from trainer.types import Batch
 
 __all__ = ["Scorer", "score"]
 
-Way = Literal["shared", "padded", "packed", "one-row"]
+Way = Literal["shared", "branched", "padded", "packed", "one-row"]
 
 
 class Scorer(nn.Module):
@@ -35,8 +35,9 @@ class Scorer(nn.Module):
     Parameters
     ----------
     model : transformers causal language model
-    way : {"shared", "padded", "packed", "one-row"}
-        Prompts once for all their samples; or prompt and completion as rows, see ``packing.py``.
+    way : {"shared", "branched", "padded", "packed", "one-row"}
+        Prompts once for all their samples, with a cache or in one row; or prompt and completion as
+        rows, see ``packing.py``.
     """
 
     def __init__(self, model: Any, way: Way = "shared") -> None:
@@ -60,12 +61,18 @@ def score(
         hidden = _hidden(model, batch)
         drawn = hidden.flatten(0, 1).index_select(0, valid.flatten().nonzero()[:, 0])
     else:
-        rows = packing.lay_out(batch, packed=way != "padded", one_row=way == "one-row")
-        drawn = packing.hidden(model.base_model, rows)
+        drawn = packing.hidden(model.base_model, _rows(batch, way))
     weight = model.get_output_embeddings().weight
     logp, entropy = logprob_entropy(drawn, weight, batch.ids[valid], temperature)
     zeros = torch.zeros(batch.mask.shape, dtype=torch.float32, device=drawn.device)
     return zeros.masked_scatter(valid, logp), zeros.masked_scatter(valid, entropy)
+
+
+def _rows(batch: Batch, way: Way) -> packing.Rows:
+    if way == "branched" and int(packing.lengths(batch).max()) <= branches.LIMIT:
+        return branches.lay_out(batch)
+    packed = way in ("packed", "one-row")
+    return packing.lay_out(batch, packed=packed, one_row=way == "one-row")
 
 
 def _hidden(model: Any, batch: Batch) -> Tensor:

@@ -125,6 +125,8 @@ def test_a_model_that_mixes_packed_samples_is_refused():
     model.model.forward = forgetful
     with pytest.raises(ConfigError, match="samples of a row change each other"):
         Learner(model, factory.config("--learner.packing", "true"))
+    learner = Learner(model, factory.config("--learner.checkpointing", "true"))
+    assert learner.scorer.way == "padded"  # where rows of several samples are a matter of speed
 
 
 # Non-finite numbers

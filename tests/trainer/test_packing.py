@@ -4,10 +4,11 @@ import factory
 import pytest
 import torch
 
+from trainer import branches
 from trainer.packing import fit, lay_out, lengths, probe
 from trainer.policy import score
 
-WAYS = ("padded", "packed", "one-row")
+ROWS = ("padded", "packed", "one-row")
 
 
 def weights(batch):
@@ -21,8 +22,10 @@ def outcome(model, batch, way):
     return logp, entropy, torch.autograd.grad(loss, list(model.parameters()))
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("way", "attention"),
+    [("branched", "sdpa"), *((way, a) for way in ROWS for a in ("sdpa", "eager"))],
+)
 def test_every_way_gives_values_and_gradients_of_samples_run_alone(way, attention):
     model = factory.model(attn_implementation=attention)
     batch = factory.batch(factory.config())
@@ -80,3 +83,28 @@ def test_bins_are_filled_best_fit_first():
     # by hand: 6 | 5 | 4 to the 6 (left 0) | 3 to the 5 (left 2) | 2 to the 5 (left 0)
     assert fit([2, 3, 4, 5, 6], 10) == [[4, 2], [3, 1, 0]]
     assert fit([12, 1], 10) == [[0], [1]]
+
+
+@pytest.mark.parametrize("limit", [1, 10, 14, 1024])
+def test_groups_cut_into_rows_of_any_width_stay_exact(limit, monkeypatch):
+    monkeypatch.setattr(branches.lay_out, "__defaults__", (limit,))
+    model, batch = factory.model(), factory.batch(factory.config())
+    plain = score(model, batch, 1.0)[0]
+    assert torch.allclose(score(model, batch, 1.0, "branched")[0], plain, atol=1e-6)
+
+
+def test_a_prompt_stands_once_in_a_row_with_its_completions():
+    batch = factory.batch(factory.config())  # prompts of 3, 4, 5; completions of 1,7,2 6,3,5 4,4
+    rows = branches.lay_out(batch)
+    # by hand: 3 + 0+6+1, 4 + 5+2+4, 5 + 3+3 tokens in rows as wide as the longest
+    assert rows.ids.shape == (3, 15)
+    assert (rows.positions == 0).sum() == 3 + (3 * 15 - (10 + 15 + 11))
+    assert branches.lay_out(batch, 11).ids.shape == (4, 11)  # 4+5+2 and 4+4 apart
+    assert rows.mask[0, 0, 14].sum() == 4 + 4  # the last token of the longest: prompt and branch
+
+
+def test_a_model_with_a_window_of_its_own_takes_plain_rows(random_model):
+    assert branches.serves(factory.model())
+    assert branches.serves(random_model("qwen3"))
+    assert not branches.serves(random_model("mistral", sliding_window=4))
+    assert not branches.serves(factory.model(attn_implementation="eager"))
