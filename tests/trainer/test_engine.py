@@ -21,6 +21,7 @@ from transformers import DynamicCache
 from trainer.engine import open_engine
 from trainer.engine.base import Request, SamplingParams, Span, generate
 from trainer.engine.local import LocalEngine
+from trainer.engine.served import ServedEngine
 from trainer.errors import EngineError
 
 numbers = itertools.count()
@@ -50,6 +51,7 @@ def directory(model_a, tmp_path_factory):
         ("process", "cpu"),
         ("served", "cpu"),
         pytest.param(("local", "cuda"), marks=pytest.mark.gpu),
+        pytest.param(("served", "vllm"), marks=[pytest.mark.vllm, pytest.mark.slow]),
         pytest.param(("vllm", "cpu"), marks=[pytest.mark.vllm, pytest.mark.slow]),
         pytest.param(("vllm", "cuda"), marks=[pytest.mark.vllm, pytest.mark.gpu, pytest.mark.slow]),
     ],
@@ -59,7 +61,11 @@ def engine(request, directory):
     kind, device = request.param
     with ExitStack() as stack:
         options = {"deadline_s": 60.0, "slots": 6}
-        if kind == "served":
+        if device == "vllm":
+            from vllm_server import vllm_server
+
+            options["addresses"] = [stack.enter_context(vllm_server(directory, slots=6))]
+        elif kind == "served":
             servers = stack.enter_context(serving.processes(directory, "127.0.0.1", slots=6))
             options["addresses"] = [server.address for server in servers]
         else:
@@ -382,6 +388,8 @@ def test_weights_that_overflow_give_non_finite_logprobs_and_no_hang(engine, rand
     [completion] = generate(engine, [ask([3, 1, 4], 40, seed=4)])
     assert len(completion.ids) == 40
     assert not any(map(math.isfinite, completion.logprobs[1:]))
+    if isinstance(engine, ServedEngine) and engine.describe()["software"].startswith("vllm"):
+        pytest.skip("no route of vLLM clears such rows: its server has to be started again")
     load(engine, model_a)  # and the rows they sat in are clean again
     requests = [ask(p, seed=i) for i, p in enumerate(prompts(6))]
     for request, completion in zip(requests, generate(engine, requests), strict=True):

@@ -277,6 +277,8 @@ def test_log_probabilities_that_are_no_numbers_arrive_as_such(servers, opened):
     servers[0].faults.add(Fault(GENERATE, "nan", times=1))
     [completion] = generate(engine, ask(1))
     assert all(map(math.isnan, completion.logprobs))
+    [notice] = engine.notices()
+    assert f"{servers[0].address}: log-probabilities that are no numbers" in notice
     [completion] = generate(engine, ask(1))
     assert all(map(math.isfinite, completion.logprobs))
 
@@ -481,12 +483,13 @@ def children(directory):
         yield two
 
 
+@pytest.mark.slow
 def test_a_killed_server_costs_nothing_but_time_and_comes_back_with_the_weights_of_now(
     children, opened, model_a, model_b, directory
 ):
     engine = opened(*children, deadline_s=60.0)
     load(engine, model_b)
-    requests = ask(60, 400)
+    requests = ask(40, 200)
     engine.submit(requests)
     done = []
     while not done:

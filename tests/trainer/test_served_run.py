@@ -135,6 +135,34 @@ def test_without_a_server_the_run_ends_with_a_checkpoint_and_resumes_exactly(tmp
     assert served[:50] == pytest.approx(local[:50], rel=1e-2, abs=1e-4)
 
 
+@pytest.mark.vllm
+@pytest.mark.slow
+def test_vllm_teaches_what_the_local_engine_teaches(tmp_path, tiny_model):
+    """Twenty steps in a pipeline and twenty in turns; vLLM draws with other random numbers."""
+    from vllm_server import vllm_server
+
+    model = shutil.copytree(tiny_model, tmp_path / "model")
+    rate = {}
+    settings = {"sample__prompts": 16, "sample__group": 8, "run__steps": 20}
+    settings |= {"eval__every": 20, "eval__prompts": 64, "eval__samples": 4}
+    with vllm_server(model) as address:
+        for mode in ("sync", "pipeline"):
+            k = 0 if mode == "sync" else 2
+            there = {**settings, "pipeline__mode": mode, "pipeline__k": k}
+            start = time.monotonic()
+            assert main(arguments(tmp_path, mode, model, [address], **there)) == 0
+            steps = rows(tmp_path / mode, "step")[1:]  # a row tells of the sync before it
+            sync = sum(row["sync_s"] for row in steps) / len(steps)
+            print(f"{mode}: {time.monotonic() - start:.1f} s, {sync:.3f} s a weight update")
+            rate[mode] = rows(tmp_path / mode, "eval")[-1]["pass_rate"]
+            assert rows(tmp_path / mode, "eval")[-1]["logp_gap_max"] < 1e-4
+    assert main(arguments(tmp_path, "local", model, **settings)) == 0
+    local = rows(tmp_path / "local", "eval")[-1]["pass_rate"]
+    print(rate, local)
+    assert abs(rate["sync"] - local) < 0.25  # 256 answers after 20 steps: two seeds differ by 0.1
+    assert rate["pipeline"] > 0.25
+
+
 # ---------------------------------------------------------------------- two network namespaces
 
 

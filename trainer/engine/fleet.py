@@ -43,6 +43,7 @@ class Server:
         self.heard = time.monotonic()
         self.strikes = 0  # failed requests in a row
         self.resyncs = 0  # weights sent again because they had not arrived
+        self.noted = ""  # update under which its log-probabilities were noted as no numbers
         self.tickets: set[Ticket] = set()
 
     def post(self, phase: str, path: str, body: Any = None, *, deadline: float) -> dict[str, Any]:

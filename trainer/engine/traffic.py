@@ -12,6 +12,7 @@ its rollout is left out.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -153,9 +154,19 @@ class Traffic:
     def _land(self, ticket: Ticket, server: Server, tries: int, completion: Completion) -> None:
         with self.changed:
             server.heard, server.strikes = time.monotonic(), 0
+            self._note_no_numbers(server, completion)
             if ticket.server is server and ticket.tries == tries:  # else it has been drawn again
                 self._finish(ticket, completion)
                 self.send()
+
+    def _note_no_numbers(self, server: Server, completion: Completion) -> None:
+        """Say, once an update, that log-probabilities are not finite; such tokens are left out."""
+        if server.noted != self.salt and not math.isfinite(sum(completion.logprobs)):
+            server.noted = self.salt
+            self.notices.append(
+                f"generation: {server.address}: log-probabilities that are no numbers; with good "
+                "weights elsewhere, start this server again"
+            )
 
     def _fail(self, ticket: Ticket, server: Server, tries: int, fault: ServerFault) -> None:
         """Redraw; a server that does not answer, or fails several times in a row, is lost."""
