@@ -204,12 +204,13 @@ class Ranks:
             os._exit(RankError.exit_code)
 
     def close(self) -> None:
-        """Send the others home (rank 0) and leave the group; nothing is waited for."""
+        """Send the others home (rank 0) and leave the group, unless another may be stuck in it."""
         self._over.set()
         if self.size > 1 and self.rank == 0:
             with suppress(dist.DistError):  # the store may be gone, and the others with it
                 self.order(STOP)
-        if sys.exc_info()[0] is None and dist.is_initialized():  # vLLM in this process ends it too
+        calm = self.size == 1 or sys.exc_info()[0] is None
+        if calm and dist.is_initialized():  # vLLM in this process ends it too
             dist.destroy_process_group()
 
 

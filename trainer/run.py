@@ -152,7 +152,8 @@ def open_run(config: Config, folder: Path, *, resume: bool, ranks: Ranks | None 
     model, tokenizer = setup.load_model(directory, config)
     prompts = setup.make_prompts(config, tokenizer)
     held_out = prompts.held_out(config.eval.prompts)
-    checkpoint.check_room(folder / "checkpoints", model, config.checkpoint.keep)
+    if config.learner.lora_rank == 0:  # adapters are small
+        checkpoint.check_room(folder / "checkpoints", model, config.checkpoint.keep)
     worker, engine = setup.make_worker(
         config, placement, directory, folder, tokenizer, prompts.task
     )

@@ -247,6 +247,31 @@ def _plain(row):
     return {k: v for k, v in row.items() if isinstance(v, (int, float))}
 
 
+def test_one_rank_learns_in_bfloat16_and_its_checkpoint_serves_every_use(tmp_path, tiny_model):
+    settings = {"model__path": tiny_model, "run__steps": 2, "learner__compute": "bfloat16"}
+    assert main(["--recipe", "tiny", *flags(tmp_path, run__name="b", **settings)]) == 0
+    assert main(["--resume", str(tmp_path / "b"), "--run.steps", "3"]) == 0
+    folder = tmp_path / "b"
+    gaps = [r["logp_gap_max"] for r in rows(folder, "eval")]
+    assert all(0 < gap < 0.5 for gap in gaps)  # bfloat16 on both sides, in kernels of their own
+    assert [r["step"] for r in rows(folder, "step")] == [1, 2, 3]
+    assert not torch.distributed.is_initialized()
+    wrong = ["--learner.lora_rank", "2", "--learner.lora_targets", '["none"]']
+    assert main(["--recipe", "tiny", *flags(tmp_path, run__name="c", **settings), *wrong]) == 2
+    assert not torch.distributed.is_initialized()  # nor after a refusal
+    assert main(["export", str(folder), str(tmp_path / "out")]) == 0
+    learner = Learner(_load(tiny_model), factory.config())  # of float32 passes, without a group
+    learner.load(checkpoint.latest(folder / "checkpoints"))
+    for name, w in _load(tmp_path / "out").state_dict().items():
+        assert torch.equal(w, learner.model.state_dict()[name]), name
+
+
+def _load(directory):
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
+
+
 # The cut
 
 
