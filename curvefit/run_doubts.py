@@ -19,6 +19,7 @@ from curvefit.moving_average import moving_average
 from curvefit.names import says_rate
 from curvefit.posterior import quantile
 from curvefit.results import Doubt
+from curvefit.second_rise import second_rise
 from curvefit.series import jitter, lag_1, rms_jitter, roughness, sign_runs
 from curvefit.window import bounds_of
 
@@ -44,6 +45,7 @@ RISE_IN_ERRORS = 4.0
 FALL_IN_NOISES, FALL_OF_GAIN = 3.0, 0.05
 LAST_POINTS, LOOK_BACK, BELOW_IN_NOISES = 3, 12, 2.0
 MISFIT_POINTS, MISFIT_Z, MISFIT_LAG_1 = 16, -3.0, 0.45
+SECOND_RISE_NATS = 4.0
 LAG_POINTS, LAG_1, LAG_1_Z = 12, 0.35, 2.0
 SMOOTH_POINTS, SMOOTH_SHARE = 10, 0.3
 EVEN_POINTS, EVEN = 16, 1.2
@@ -191,10 +193,34 @@ def _leading(true: NDArray[np.bool_]) -> int:
 
 
 def misfit(fit: Fit) -> Doubt | None:
-    """Residuals keep their sign longer than independent or mildly correlated noise does."""
+    """One law and its noise do not explain the points.
+
+    Either a second rise explains them better, correlated noise allowed for on both sides; or the
+    residuals keep their sign longer than independent or mildly correlated noise does.
+    """
     r = residuals(fit)
     if len(r) < MISFIT_POINTS or exact(fit):
         return None
+    return _second_rise(fit) or _long_signs(r)
+
+
+def _second_rise(fit: Fit) -> Doubt | None:
+    if fit.forecaster is None:
+        return None
+    found = second_rise(fit)
+    if found.nats < SECOND_RISE_NATS:
+        return None
+    return Doubt(
+        "misfit",
+        f"a second rise near {significant(found.midpoint, 2)}, by about "
+        f"{significant(found.size, 2)}, explains these points better than one law and correlated "
+        f"noise do (by {significant(found.nats, 2)} nats)",
+        "expect A, and a forecast beyond the data, to move with the window (--scan); look for what "
+        "changed there, or fit what follows (--skip)",
+    )
+
+
+def _long_signs(r: FloatArray) -> Doubt | None:
     runs = sign_runs(r)
     if runs.z > MISFIT_Z or lag_1(r) < MISFIT_LAG_1:
         return None
