@@ -1,4 +1,4 @@
-"""ScaleRL's table of published fits, simulated and compared: how well A and the ranks are recovered.
+"""ScaleRL's table of published fits, simulated and compared: are A and the ranks found again.
 
     python benchmarks/published_fits.py [REPEATS] [PICTURE]
 
