@@ -2,7 +2,7 @@
 
 Made of the standard library's `http.client`, one connection a call in flight. A client on one
 asyncio loop would need a further package and, with 512 requests in flight, takes ten times the
-processor time (docs/log.md); a thread that waits takes none.
+processor time (`docs/log.md`); a thread that waits takes none.
 """
 
 from __future__ import annotations
