@@ -29,6 +29,7 @@ FREE_STEPS = 3  # steps that A and R0 may spend beyond their bounds before they 
 COMPANY = 0.15  # rows leave together, once they are this share of those present
 DAMPING = 1e-6
 CLOSE = 2e-5  # a step that promises less of a noise variance is taken and is the last
+LARGEST = 709.0  # its exponential is still a number
 CONVERGED, IN_DOUBT, A_OVER, R0_UNDER = range(4)
 
 # rows of a Gram: sums of s, g = ds/d(ln C), h = ds/d(ln B); centred products; products with y
@@ -128,7 +129,8 @@ def fit_rows(
     else:
         found, status = _search(task, space, rows, u, b, "R0", task.r0 - rows.mean, limits)
     ln_c, ln_B, R0, A, rss = found
-    out = np.stack([A + rows.mean, np.exp(ln_B), np.exp(ln_c), R0 + rows.mean, rss])
+    c = np.exp(np.minimum(ln_c, LARGEST))
+    out = np.stack([A + rows.mean, np.exp(ln_B), c, R0 + rows.mean, rss])
     for row in np.flatnonzero(status != CONVERGED).tolist():
         out[:, row] = _alone(task, scores(row))
     return out

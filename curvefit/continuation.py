@@ -1,7 +1,8 @@
 """A run continued: evaluations to come, simulated from what the fit holds possible.
 
-Each continuation follows one equally likely curve of the forecast, with its run noise, which starts
-from where it stands at the last evaluation, and its evaluation noise. The same fit gives the same
+Each continuation follows one equally likely curve of the forecast, with its run noise or its
+departure from the law, which start from where they stand at the last evaluation, and its evaluation
+noise. The same fit gives the same
 continuations.
 """
 
@@ -13,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curvefit.fitted import Fit
-from curvefit.predictive import curves, forecaster_of
+from curvefit.marginal import log_compute
+from curvefit.posterior import Atoms
+from curvefit.predictive import forecaster_of
 from curvefit.runs import Run
 
 __all__ = ["continuations"]
@@ -43,13 +46,15 @@ def continuations(
     C = _to_come(fit, last, checkpoints)
     spread_out = np.argsort(atoms.A, kind="stable")
     chosen = spread_out[((np.arange(count) + 0.5) / count * len(atoms)).astype(int)]
-    mean = curves(fit, C)[chosen]
+    x = log_compute(C)
+    mean = atoms.take(chosen).law_curve(x)
     runs = []
     for k, atom in enumerate(chosen.tolist()):
         rng = np.random.default_rng([2510_13786, k])
-        memory = float(atoms.rho[atom]) ** (1.0 / checkpoints)
-        state = atoms.last[atom] + np.sqrt(atoms.last_var[atom]) * rng.standard_normal()
-        noise = _run_noise(len(C), state, memory, float(atoms.run[atom]), rng)
+        if atoms.track is None:
+            noise = _run_noise(atoms, atom, len(C), checkpoints, rng)
+        else:
+            noise = atoms.track.wandering(atoms, atom, x, rng)
         y, n = _evaluated(fit, mean[k] + noise, float(atoms.white[atom]), samples, rng)
         runs.append(_joined(fit.run, C, y, n))
     return runs
@@ -64,10 +69,12 @@ def _to_come(fit: Fit, last: float, checkpoints: float) -> FloatArray:
 
 
 def _run_noise(
-    steps: int, state: float, memory: float, variance: float, rng: np.random.Generator
+    atoms: Atoms, atom: int, steps: int, checkpoints: float, rng: np.random.Generator
 ) -> FloatArray:
-    """An AR(1) process that starts from `state`."""
-    fresh = np.sqrt(variance * (1.0 - memory**2)) * rng.standard_normal(steps)
+    """An AR(1) process that starts from where the atom's run noise stands."""
+    memory = float(atoms.rho[atom]) ** (1.0 / checkpoints)
+    state = atoms.last[atom] + np.sqrt(atoms.last_var[atom]) * rng.standard_normal()
+    fresh = np.sqrt(atoms.run[atom] * (1.0 - memory**2)) * rng.standard_normal(steps)
     noise = np.empty(steps)
     for t in range(steps):
         state = memory * state + fresh[t]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from curvefit.errors import InputError
 from curvefit.fit_doubts import span
 from curvefit.fitted import Fit
+from curvefit.marginal import log_compute
 from curvefit.narrowing import (
     CONTINUATIONS,
     Option,
@@ -26,7 +27,7 @@ from curvefit.narrowing import (
     options,
     settle,
 )
-from curvefit.predictive import curves, quantiles
+from curvefit.predictive import curves, forecaster_of, quantiles
 from curvefit.results import Estimate
 from curvefit.runs import Run
 
@@ -197,10 +198,13 @@ def gain(
 
 
 def rate(fit: Fit) -> Estimate:
-    """Gain per further unit of compute at the end of the data: mean of dR/dC, and its interval."""
+    """Gain per further unit of compute at the end of the data: mean of dR/dC, and its interval.
+
+    Of the laws: a departure from them has no slope to speak of.
+    """
     last = float(fit.run.compute[-1])
     step = 1e-4 * last
-    ends = curves(fit, np.array([last, last + step]))
+    ends = forecaster_of(fit).law_curve(log_compute(np.array([last, last + step])))
     slope = (ends[:, 1] - ends[:, 0]) / step
     tail = (1.0 - fit.level) / 2.0
     low, high = quantiles(slope, tail, 1.0 - tail)

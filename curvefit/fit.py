@@ -3,6 +3,9 @@
 ::
 
     Run ─ window ─► Marginal ─► ridge of each law ─► Atoms ─► Fit ─► params, forecast, reach
+
+Twice, by default: the sigmoid's parameters come from a posterior that believes the sigmoid; the
+forecast from one over all laws that believes none of them to the end (`drift`, `stall`).
 """
 
 from __future__ import annotations
@@ -13,13 +16,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from curvefit.drift import Track
 from curvefit.errors import InputError
 from curvefit.estimate import least_squares
 from curvefit.fitted import Fit
 from curvefit.laws import LAWS
 from curvefit.marginal import Marginal, log_compute
-from curvefit.noise import evaluation_distance, noise_grid
-from curvefit.posterior import ATOMS, asymptote_of, atoms_of, law_weights, mixture, ridge_of
+from curvefit.noise import drift_grid, evaluation_distance, noise_grid
+from curvefit.posterior import (
+    ATOMS,
+    Atoms,
+    asymptote_of,
+    atoms_of,
+    law_weights,
+    mixture,
+    ridge_of,
+)
 from curvefit.results import LawWeight
 from curvefit.runs import Run
 from curvefit.window import AUTO, bounds_of, checked_level, fixed_r0, window
@@ -28,6 +40,8 @@ __all__ = ["METHODS", "Fit", "check_choices", "fit", "marginal_of"]
 
 METHODS = ("posterior", "least-squares", "scalerl-grid")
 LEAST_WEIGHT = 0.005  # laws less probable are left out of the forecast
+LEAST_ATOMS = 64
+LEAST_SPREAD = 1e-50  # of scores; its square must still be a number
 
 
 def _as_run(data: object, y: ArrayLike | None, n: Any, columns: Mapping[str, Any]) -> Run:
@@ -145,14 +159,16 @@ def check_choices(law: str, method: str) -> None:
         raise InputError(f"method {method!r} is unknown; choose {', '.join(METHODS)}")
 
 
-def marginal_of(run: Run, fixed_r0: float | None = None) -> Marginal:
-    """The marginal likelihood of a run's shapes, R0 free or fixed."""
+def marginal_of(run: Run, fixed_r0: float | None = None, *, drift: bool = False) -> Marginal:
+    """The marginal likelihood of a run's shapes, R0 free or fixed, with run noise or with drift."""
     bounds = bounds_of(run)
-    scale = float(np.ptp(run.score)) or max(abs(float(run.score[0])), 1.0)
+    spread = float(np.ptp(run.score))
+    scale = spread if spread > LEAST_SPREAD else max(abs(float(run.score[0])), 1.0)
+    grid = drift_grid if drift else noise_grid
     return Marginal(
         log_compute(run.compute),
         run.score,
-        noise_grid(run.score, run.n_eval if run.bounded else None),
+        grid(run.score, run.n_eval if run.bounded else None),
         evaluation_distance(run.compute),
         bounds,
         resolution=1e-6 * scale,
@@ -164,22 +180,44 @@ def _with_posterior(
     run: Run, later: Run | None, level: float, law: str, r0: str | float, fixed: float | None
 ) -> Fit:
     marginal = marginal_of(run, fixed)
-    forecasting = list(LAWS) if law == "average" else [law]
-    ridges = {name: ridge_of(marginal, name) for name in forecasting}
+    sigmoid = atoms_of(marginal, "sigmoid")
+    if law == "average":
+        forecaster, laws = _doubting(run, fixed)
+    elif law == "sigmoid":
+        forecaster, laws = _believing(marginal, law, sigmoid)
+    else:
+        forecaster, laws = _believing(marginal, law, atoms_of(marginal, law))
+    point = least_squares(run.compute, run.score, r0=fixed, bounds=bounds_of(run))
+    return Fit(run, later, level, law, "posterior", r0, point, laws, sigmoid, forecaster)
+
+
+def _believing(marginal: Marginal, law: str, atoms: Atoms) -> tuple[Atoms, tuple[LawWeight, ...]]:
+    """The forecast of one law, taken at its word."""
+    A = asymptote_of(marginal, law, ridge_of(marginal, law))
+    return mixture([atoms], [1.0]), (LawWeight(law, 1.0, A),)
+
+
+def _doubting(run: Run, fixed: float | None) -> tuple[Atoms, tuple[LawWeight, ...]]:
+    """The forecast of all laws, with a departure from them and an end of growth."""
+    marginal = marginal_of(run, fixed, drift=True)
+    ridges = {name: ridge_of(marginal, name) for name in LAWS}
     weights = law_weights(ridges, marginal.x)
     laws = tuple(
         LawWeight(name, w, asymptote_of(marginal, name, ridges[name]))
         for name, w in weights.items()
     )
-    sigmoid = atoms_of(marginal, "sigmoid", ATOMS, ridges.get("sigmoid"))
+    track = _track(run, marginal)
     chosen = {name: w for name, w in weights.items() if w > LEAST_WEIGHT}
     parts = [
-        sigmoid if name == "sigmoid" else atoms_of(marginal, name, round(w * ATOMS), ridges[name])
+        atoms_of(marginal, name, max(round(w * ATOMS), LEAST_ATOMS), ridges[name], track)
         for name, w in chosen.items()
     ]
-    forecaster = mixture(parts, list(chosen.values()))
-    point = least_squares(run.compute, run.score, r0=fixed, bounds=bounds_of(run))
-    return Fit(run, later, level, law, "posterior", r0, point, laws, sigmoid, forecaster)
+    return mixture(parts, list(chosen.values())), laws
+
+
+def _track(run: Run, marginal: Marginal) -> Track:
+    white = marginal.noise.white[0, -len(run) :]
+    return Track(log_compute(run.compute), run.score, white / white.mean(), *bounds_of(run))
 
 
 def _point_only(

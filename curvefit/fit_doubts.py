@@ -6,6 +6,7 @@ Each function returns one doubt or None. Thresholds were set on simulated runs
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -116,19 +117,24 @@ def before_midpoint(fit: Fit) -> Doubt | None:
 
 
 def laws_disagree(fit: Fit) -> Doubt | None:
-    """Laws that fit differ at 10 times the last compute by more than the sigmoid's interval."""
+    """Laws that fit differ at 10 times the last compute by more than the sigmoid's interval.
+
+    The sigmoid as the table has it, the others as they forecast, were growth not to end.
+    """
     a, sigmoid = fit.forecaster, fit.sigmoid
     if a is None or sigmoid is None or fit.law != "average":
         return None
     target = 10.0 * float(fit.run.compute[-1])
     x = log_compute(np.array([target]))
-    values = a.curve(x)[:, 0]
+    values = replace(a, stop=np.full(len(a), np.inf)).law_curve(x)[:, 0] + a.level
     middle = {
         name: float(np.median(values[a.law == i]))
         for i, name in enumerate(LAWS)
         if (a.law == i).mean() > PLAUSIBLE
     }
-    low, high = quantile(sigmoid.curve(x)[:, 0], sigmoid.weight, (0.05, 0.95)).tolist()
+    of_table = sigmoid.curve(x)[:, 0]
+    low, table, high = quantile(of_table, sigmoid.weight, (0.05, 0.5, 0.95)).tolist()
+    middle["sigmoid"] = table
     least, most = min(middle, key=middle.__getitem__), max(middle, key=middle.__getitem__)
     gap = middle[most] - middle[least]
     if gap <= max(high - low, 0.02 * span(fit)):

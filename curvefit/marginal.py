@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curvefit.laws import LAWS
-from curvefit.noise import NoiseGrid, Whitened, pin_first, whiten
+from curvefit.noise import NoiseGrid, Whitened, e_folds, pin_first, whiten
 from curvefit.normal import log_interval
 
 __all__ = ["Bounds", "Marginal", "Moments", "log_compute", "shape_box"]
@@ -145,15 +145,17 @@ class Marginal:
         fixed_r0: float | None = None,
     ) -> None:
         self.shift = float(y.mean())
+        growth = e_folds(x)
         if fixed_r0 is not None:
             x, y = np.append(-np.inf, x), np.append(fixed_r0, y)
             noise, distance = pin_first(noise, resolution), np.append(np.inf, distance)
+            growth = np.append(0.0, growth)  # the drift starts at the first evaluation
         self.x, self.noise, self.n = x, noise, len(x)
         self.bounds = Bounds(bounds.low - self.shift, bounds.high - self.shift)
         self.Q = _basis(x)
         r = self.Q.shape[1]
         X = np.concatenate([self.Q, np.ones((self.n, 1)), (y - self.shift)[:, None]], axis=1)
-        self.white: Whitened = whiten(noise, distance, X)
+        self.white: Whitened = whiten(noise, distance, growth, X)
         W = self.white.columns
         G = W.transpose(0, 2, 1) @ W
         M = G[:, :r, :r]

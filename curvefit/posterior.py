@@ -10,23 +10,30 @@ atoms.
 
 Prior: flat in ln c (2 e-folds below to 9 e-folds above the data) and in ln B over the law's range;
 flat in R0 and A over low ≤ R0 ≤ A ≤ high; 1/σ² on an unknown scale; the grid of `noise`; half for
-the sigmoid, the law that the field reports, and an eighth for each other law.
+the power law, whose tail is nearest to that of real runs, a quarter for the sigmoid, the law that
+the field reports, and the rest for the others.
+
+With a `Track` the atoms forecast what real runs do rather than what the law says: they depart from
+the law (`drift`) and their growth ends (`stall`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from curvefit.drift import Track
 from curvefit.laws import LAWS
-from curvefit.marginal import TINY, Marginal, Moments, shape_box
+from curvefit.marginal import E_FOLDS_ABOVE, TINY, Marginal, Moments, shape_box
+from curvefit.noise import FROM_ZERO
 from curvefit.normal import normal_cdf, normal_quantile
 from curvefit.ridge import Ridge, find_ridge
 from curvefit.sobol import hammersley
+from curvefit.stall import stops
 
 __all__ = ["Atoms", "asymptote_of", "atoms_of", "law_weights", "mixture", "quantile", "ridge_of"]
 
@@ -38,15 +45,18 @@ SPLIT = 3
 STEEPEST = 2.5
 BLOCK = 256  # atoms at a time, so that a block stays in the cache
 STRIDE = 4
+SEEN_NODES, FAR = 64, E_FOLDS_ABOVE
+FAR_NODES = FAR * np.linspace(0.0, 1.0, 97) ** 1.5
 ORDER_DIGITS = 9  # asymptotes closer than this tie, so that rounding never reorders cells
 NEGLIGIBLE = 14.0  # nats below the heaviest cell
 LAW_PRIOR = {
-    "sigmoid": 0.5,
-    "power": 0.125,
-    "exponential": 0.125,
-    "weibull": 0.125,
-    "gompertz": 0.125,
+    "sigmoid": 0.25,
+    "power": 0.5,
+    "exponential": 0.05,
+    "weibull": 0.1,
+    "gompertz": 0.1,
 }
+WHOLE = ("weight", "log_evidence", "track")  # of all atoms together, not one by one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,11 +76,20 @@ class Atoms:
         Variance of the evaluation noise (mean over points), variance of the run noise, correlation.
     last, last_var : ndarray
         Mean and variance of the run noise at the last evaluation, given the data.
-    draw : ndarray
-        A standard normal number for each atom, independent of the rest: it turns a predictive
-        mean and variance into an observation.
+    drift : ndarray
+        Variance that the departure from the law gains in an e-fold of compute.
+    level, level_var : ndarray
+        Mean and variance of the departure at the last evaluation, given the data.
+    stop : ndarray
+        ln C at which growth ends.
+    draw, tilt, wander : ndarray
+        Standard normal numbers for each atom, independent of the rest: they turn a predictive mean
+        and variance into an observation, and place the departure at the last evaluation and what
+        it gains from there.
     log_evidence : float
         ln ∫ likelihood × prior, up to a constant that the laws of a run share.
+    track : Track or None
+        The evaluations that the departure follows; None for atoms that believe their law.
     """
 
     law: IntArray
@@ -84,14 +103,32 @@ class Atoms:
     rho: FloatArray
     last: FloatArray
     last_var: FloatArray
+    drift: FloatArray
+    level: FloatArray
+    level_var: FloatArray
+    stop: FloatArray
     draw: FloatArray
+    tilt: FloatArray
+    wander: FloatArray
     log_evidence: float
+    track: Track | None
 
     def __len__(self) -> int:
         return len(self.A)
 
     def curve(self, x: FloatArray) -> FloatArray:
-        """Score of every atom at ln C = x of shape (k,): shape (M, k), in Fortran order."""
+        """Score of every atom at ln C = x of shape (k,): shape (M, k), in Fortran order.
+
+        Of the run itself, free of evaluation noise: the law's, and the departure from it.
+        """
+        out = self.law_curve(x)
+        if self.track is None:
+            return out
+        out += self.track.departure(self, x).T
+        return np.clip(out, self.track.low, self.track.high, out=out)
+
+    def law_curve(self, x: FloatArray) -> FloatArray:
+        """The law's part of it, up to where growth ends: shape (M, k), in Fortran order."""
         out = np.empty((len(x), len(self)))
         changes = np.flatnonzero(np.diff(self.law)) + 1
         edges = [0, *changes.tolist(), len(self)]
@@ -99,23 +136,54 @@ class Atoms:
             s = _LAW[int(self.law[start])].s
             for at in range(start, end, BLOCK):
                 block = slice(at, min(at + BLOCK, end))
-                out[:, block] = s(x[:, None] - self.ln_c[block], self.B[block])
+                grown = np.minimum(x[:, None], self.stop[block])
+                out[:, block] = s(grown - self.ln_c[block], self.B[block])
         out *= self.A - self.R0
         out += self.R0
         return out.T
 
+    def first_passage(self, scores: Sequence[float]) -> list[FloatArray]:
+        """Ln C at which each atom first reaches each score, +∞ where it never does: (M,) each.
+
+        Atoms with a track are searched through the data and `FAR` e-folds beyond.
+        """
+        if self.track is None:
+            return [self._inverse(score) for score in scores]
+        seen = self.track.x[:: max(1, len(self.track.x) // SEEN_NODES)]
+        x = np.concatenate([seen[seen < self.track.end], self.track.end + FAR_NODES])
+        highest = np.maximum.accumulate(self.curve(x), axis=1)
+        finite = np.maximum(x, np.float64(x[np.isfinite(x)][0] - FROM_ZERO))
+        return [_crossing(highest, finite, x[0], score) for score in scores]
+
+    def _inverse(self, score: float) -> FloatArray:
+        """Ln C at which each atom's law reaches the score."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            q = (score - self.R0) / (self.A - self.R0)
+        ln_C = np.where(q <= 0.0, -np.inf, np.inf)
+        for i, law in enumerate(_LAW):
+            chosen = (self.law == i) & (q > 0.0) & (q < 1.0)
+            ln_C[chosen] = self.ln_c[chosen] + law.inverse(q[chosen], self.B[chosen])
+        return ln_C
+
     def take(self, index: IntArray) -> Atoms:
         """Return equally weighted atoms chosen by index."""
-        fields = {
-            name: getattr(self, name)[index]
-            for name in self.__slots__
-            if name not in ("weight", "log_evidence")
-        }
+        fields = {n: getattr(self, n)[index] for n in self.__slots__ if n not in WHOLE}
         weight = np.full(len(index), 1.0 / len(index))
-        return Atoms(**fields, weight=weight, log_evidence=self.log_evidence)
+        return Atoms(**fields, weight=weight, log_evidence=self.log_evidence, track=self.track)
 
 
 _LAW = list(LAWS.values())
+
+
+def _crossing(highest: FloatArray, x: FloatArray, start: float, score: float) -> FloatArray:
+    """Where rising curves, (M, k) at ascending x (k,), first reach a score: (M,), +∞ for never."""
+    right = (highest < score).sum(axis=1)
+    atom, k = np.arange(len(highest)), len(x)
+    after, before = np.minimum(right, k - 1), np.clip(right - 1, 0, k - 1)
+    low, high = highest[atom, before], highest[atom, after]
+    part = np.clip((score - low) / np.maximum(high - low, 1e-300), 0.0, 1.0)
+    ln_C = x[before] + part * (x[after] - x[before])
+    return np.where(right == 0, start, np.where(right == k, np.inf, ln_C))
 
 
 def _truncated(
@@ -159,7 +227,13 @@ def _truncated(
     return value, np.where(narrow, -np.log(np.maximum(high - low, 1e-300)), log_q)
 
 
-def atoms_of(marginal: Marginal, law: str, count: int = ATOMS, ridge: Ridge | None = None) -> Atoms:
+def atoms_of(
+    marginal: Marginal,
+    law: str,
+    count: int = ATOMS,
+    ridge: Ridge | None = None,
+    track: Track | None = None,
+) -> Atoms:
     """The posterior of one law.
 
     Parameters
@@ -171,6 +245,8 @@ def atoms_of(marginal: Marginal, law: str, count: int = ATOMS, ridge: Ridge | No
         Number of atoms.
     ridge : Ridge, optional
         The law's grid, from `ridge_of`, when it is known already.
+    track : Track, optional
+        Makes atoms that depart from the law and whose growth ends.
     """
     box = shape_box(marginal.x, law)
     cube = hammersley(count)
@@ -186,6 +262,12 @@ def atoms_of(marginal: Marginal, law: str, count: int = ATOMS, ridge: Ridge | No
     top = log_w.max()
     w = np.exp(log_w - top)
     noise, white = marginal.noise, marginal.white
+    state, state_var = marginal.last_state(j, T, R0, A), sigma2 * white.state_var[j]
+    nothing = np.zeros(count)
+    run_noise, departure = (state, state_var), (nothing, nothing)
+    if track is not None:
+        run_noise, departure = departure, run_noise
+    forever = np.full(count, np.inf)
     return Atoms(
         law=np.full(count, list(LAWS).index(law), dtype=np.intp),
         A=A + marginal.shift,
@@ -195,11 +277,18 @@ def atoms_of(marginal: Marginal, law: str, count: int = ATOMS, ridge: Ridge | No
         weight=w / w.sum(),
         white=sigma2 * noise.white.mean(axis=1)[j],
         run=sigma2 * noise.run[j],
-        rho=noise.rho[j],
-        last=marginal.last_state(j, T, R0, A),
-        last_var=sigma2 * white.state_var[j],
+        rho=noise.rho[j] * (noise.drift[j] == 0.0),
+        last=run_noise[0],
+        last_var=run_noise[1],
+        drift=sigma2 * noise.drift[j],
+        level=departure[0],
+        level_var=departure[1],
+        stop=forever if track is None else stops(law, u, np.exp(b), track.end, cube[9]),
         draw=normal_quantile(cube[6]),
+        tilt=normal_quantile(cube[7]),
+        wander=normal_quantile(cube[8]),
         log_evidence=float(top + np.log(w.mean())),
+        track=track,
     )
 
 
@@ -359,18 +448,25 @@ def mixture(parts: Sequence[Atoms], weights: Sequence[float], count: int = ATOMS
     Atoms are ordered by law and asymptote before choosing, so that quantiles lose nothing, and then
     interleaved, so that every stretch of the result is a fair sample of the whole.
     """
-    joined = {
-        name: np.concatenate([getattr(p, name) for p in parts])
-        for name in Atoms.__slots__
-        if name not in ("weight", "log_evidence")
-    }
+    names = [name for name in Atoms.__slots__ if name not in WHOLE]
+    joined = {name: np.concatenate([getattr(p, name) for p in parts]) for name in names}
     w = np.concatenate([p.weight * v for p, v in zip(parts, weights, strict=True)])
     order = np.lexsort((joined["A"], joined["law"]))
     total = np.cumsum(w[order])
     chosen = np.searchsorted(total, (np.arange(count) + 0.5) / count * total[-1])
     chosen = order[np.minimum(chosen, len(w) - 1)]
-    everything = Atoms(**joined, weight=w, log_evidence=0.0)
-    return everything.take(np.concatenate([chosen[k::STRIDE] for k in range(STRIDE)]))
+    everything = Atoms(**joined, weight=w, log_evidence=0.0, track=parts[0].track)
+    fair = everything.take(np.concatenate([chosen[k::STRIDE] for k in range(STRIDE)]))
+    return fair if fair.track is None else replace(fair, wander=_balanced(fair))
+
+
+def _balanced(atoms: Atoms) -> FloatArray:
+    """`wander` moved so that the departures to come average to exactly 0, as they do in law.
+
+    Without it, what chance leaves of them would swamp the gain of little further compute.
+    """
+    size = np.sqrt(atoms.drift)
+    return np.asarray(atoms.wander - (atoms.wander @ size) / max(float(size.sum()), 1e-300))
 
 
 def quantile(values: FloatArray, weight: FloatArray, p: Sequence[float]) -> FloatArray:

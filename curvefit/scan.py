@@ -155,7 +155,7 @@ def scan(
     >>> y = curvefit.curve(C, 0.6, 1.8, 1000, 0.3) + 0.002 * np.sin(7.0 * np.arange(41))
     >>> found = scan(curvefit.load({"step": C, "pass_rate": y})[0], starts=[0], ends=[1000, 8000])
     >>> [window.asymptote for window in found.windows]
-    ['not identified', 'identified']
+    ['weak', 'identified']
     """
     level = checked_level(level)
     check_choices(law, "posterior")

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from curvefit.laws import LAWS
 from curvefit.marginal import log_compute
-from curvefit.noise import evaluation_distance, noise_grid, whiten
+from curvefit.noise import e_folds, evaluation_distance, noise_grid, whiten
 
 if TYPE_CHECKING:
     from curvefit.fitted import Fit
@@ -68,7 +68,7 @@ def second_rise(fit: Fit) -> SecondRise:
     ln_c, first, second = _shapes(fit, x)
     noise = noise_grid(run.score, run.n_eval if run.bounded else None)
     columns = np.column_stack([np.ones(len(x)), run.score - run.score.mean(), first, second])
-    white = whiten(noise, evaluation_distance(run.compute), columns)
+    white = whiten(noise, evaluation_distance(run.compute), e_folds(x), columns)
     rss, rss_both, size = _residuals(_centred(white.columns, first.shape[1]))
     constant = (noise.log_prior - 0.5 * white.log_det)[:, None]
     one = constant[:, 0] + _log_likelihood(rss, run, noise.scale_known).max(axis=1)

@@ -26,6 +26,9 @@ POLYNOMIALS = (
     (3, 2, (1, 1, 1)),
     (4, 1, (1, 1, 3, 3)),
     (4, 4, (1, 3, 5, 13)),
+    (5, 2, (1, 1, 5, 5, 17)),
+    (5, 4, (1, 1, 5, 5, 5)),
+    (5, 7, (1, 1, 7, 11, 19)),
 )
 SHIFT = 0.6180339887498949  # digital shift of every dimension, multiplied by its number
 
@@ -57,9 +60,9 @@ def sobol(count: int, dimensions: int) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=16)
 def hammersley(count: int) -> FloatArray:
-    """`count` points in 7 dimensions, shape (7, count), none of them on the cube's surface.
+    """`count` points in 10 dimensions, shape (10, count), none of them on the cube's surface.
 
-    The first coordinate is stratified, (i + ½)/count; the others are Sobol's dimensions 2 to 7
+    The first coordinate is stratified, (i + ½)/count; the others are Sobol's dimensions 2 to 10
     with a fixed digital shift.
     """
     points = sobol(count, len(POLYNOMIALS))[1:]

@@ -69,10 +69,10 @@ def without_transient(run: Run, fit: Callable[..., Fit]) -> Run:
     early = _early(run, float(fit(run, law="sigmoid").params["C_mid"].value))
     if not early.any() or len(run) - early.sum() < MIN_OTHERS:
         return _noted(run, f"skip auto: {_too_few(run, early)}, so no transient is looked for")
-    others = fit(run.take(~early))
+    others = fit(run.take(~early), law="sigmoid")
     still = early & _early(run, float(others.params["C_mid"].value))
     if still.any() and (still != early).any():
-        early, others = still, fit(run.take(~still))
+        early, others = still, fit(run.take(~still), law="sigmoid")
     off = run.score[early] - (expected := _expected(others, run, early)).mean
     k = _length(off, expected)
     if k == 0:

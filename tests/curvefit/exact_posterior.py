@@ -18,7 +18,6 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit, ndtr, stdtr
 
-GAUSS_X, GAUSS_W = np.polynomial.legendre.leggauss(16)
 REACH = 7.5
 DEPTH = 13.0
 ROUNDS = 6
@@ -36,10 +35,12 @@ def covariances(distance, white, run, rho):
 class Exact:
     """The posterior of one run on a grid of shapes.
 
-    `V` and `log_prior` are the noise models; `scale_known` says whether V is absolute.
+    `V` and `log_prior` are the noise models; `scale_known` says whether V is absolute; there are
+    `gauss` values of w at each shape.
     """
 
-    def __init__(self, C, y, V, log_prior, scale_known, target):
+    def __init__(self, C, y, V, log_prior, scale_known, target, gauss=16):
+        self.gauss_x, self.gauss_w = np.polynomial.legendre.leggauss(gauss)
         self.x = np.log(np.maximum(C, 1e-300))
         self.y, self.scale_known, self.x_target = y, scale_known, np.log(target)
         first, last = np.log(C[C > 0][[0, -1]])
@@ -75,7 +76,7 @@ class Exact:
         top = np.ones_like(best)
         low = np.maximum(0.0, np.minimum(best, top) - REACH * sd)
         high = np.minimum(top, np.maximum(best, 0.0) + REACH * sd)
-        w = 0.5 * (low + high)[:, None] + 0.5 * (high - low)[:, None] * GAUSS_X
+        w = 0.5 * (low + high)[:, None] + 0.5 * (high - low)[:, None] * self.gauss_x
         K = rss[:, None] + (w - best[:, None]) ** 2 * (det / i11)[:, None]
         mean = (b1 / i11)[:, None] - (i12 / i11)[:, None] * w
         R0_low = np.maximum(0.0, (w - t[:, None]) / (1.0 - t + 1e-300)[:, None]) if rises else 0.0
@@ -85,7 +86,7 @@ class Exact:
             + log_mass
             - np.log(t)[:, None]
             + np.log(0.5 * (high - low))[:, None]
-            + np.log(GAUSS_W)
+            + np.log(self.gauss_w)
         )
         return w, log_w
 

@@ -132,8 +132,8 @@ def test_a_fixed_R0_says_what_an_error_in_it_would_do(dense):
 
 
 def test_laws_that_fit_alike_and_end_apart():
-    """A power-law tail, 1 − (1 + C/c)^−0.4, cut where the laws have not parted yet."""
-    C = np.linspace(0.0, 10_000.0, 60)
+    """A power-law tail, 1 − (1 + C/c)^−0.4, that a sigmoid follows and then leaves below."""
+    C = np.linspace(0.0, 40_000.0, 60)
     power = 0.3 + 0.6 * (1.0 - (1.0 + C / 4000.0) ** -0.4)
     assert "laws-disagree" in codes(run_of(C, power + noise(60, 0.001)))
     assert "laws-disagree" not in codes(clean(ratio=8.0))

@@ -3,7 +3,18 @@
 import numpy as np
 import pytest
 
-from curvefit.noise import NoiseGrid, evaluation_distance, noise_grid, pin_first, whiten
+from curvefit.noise import (
+    DRIFTS,
+    NoiseGrid,
+    drift_grid,
+    e_folds,
+    evaluation_distance,
+    noise_grid,
+    pin_first,
+    whiten,
+)
+
+STILL = np.ones(20)  # growth in e-folds, which only a drift feels
 
 
 def dense(noise, j, distance):
@@ -26,7 +37,7 @@ def example(n=9, seed=0, n_eval=None):
 def test_whitened_products_are_those_of_the_inverse_covariance(n_eval):
     noise, distance, rng = example(n_eval=n_eval)
     X = rng.normal(size=(9, 3))
-    white = whiten(noise, distance, X)
+    white = whiten(noise, distance, STILL[: len(X) - 1], X)
     for j in range(len(noise.run)):
         V = dense(noise, j, distance)
         W = white.columns[j]
@@ -37,7 +48,7 @@ def test_whitened_products_are_those_of_the_inverse_covariance(n_eval):
 def test_state_is_the_conditional_mean_of_the_last_run_noise():
     noise, distance, rng = example(seed=3)
     X = rng.normal(size=(9, 2))
-    white = whiten(noise, distance, X)
+    white = whiten(noise, distance, STILL[: len(X) - 1], X)
     for j in range(len(noise.run)):
         V = dense(noise, j, distance)
         cross = V[-1] - np.append(np.zeros(8), noise.white[j, -1])  # Cov(u_n, y)
@@ -50,7 +61,7 @@ def test_pinned_first_point_is_exact_and_free_of_run_noise():
     noise, distance, rng = example(n=6, n_eval=2000.0)
     pinned = pin_first(noise, resolution=1e-3)
     X = rng.normal(size=(7, 2))
-    white = whiten(pinned, np.append(np.inf, distance), X)
+    white = whiten(pinned, np.append(np.inf, distance), STILL[: len(X) - 1], X)
     for j in range(len(noise.run)):
         V = np.zeros((7, 7))
         V[0, 0], V[1:, 1:] = 1e-6, dense(noise, j, distance)
@@ -86,7 +97,31 @@ def test_distance_counts_typical_spacings_between_1_and_5():
 
 
 def test_white_noise_alone_whitens_by_the_standard_deviation():
-    noise = NoiseGrid(np.array([[4.0, 9.0]]), np.zeros(1), np.zeros(1), np.zeros(1), True)
-    white = whiten(noise, np.ones(1), np.array([[2.0], [6.0]]))
+    zero = np.zeros(1)
+    noise = NoiseGrid(np.array([[4.0, 9.0]]), zero, zero, zero, zero, True)
+    white = whiten(noise, np.ones(1), np.ones(1), np.array([[2.0], [6.0]]))
     assert white.columns[0, :, 0].tolist() == [1.0, 2.0]
     assert white.log_det[0] == pytest.approx(np.log(36.0))
+
+
+@pytest.mark.parametrize("n_eval", [None, 4000.0])
+def test_a_drift_is_a_random_walk_in_log_compute(n_eval):
+    rng = np.random.default_rng(5)
+    C = np.array([0.0, 20.0, 50.0, 60.0, 200.0, 900.0])
+    growth = e_folds(np.log(np.maximum(C, 1e-300)) + np.where(C > 0, 0.0, -np.inf))
+    clock = np.append(0.0, np.cumsum([1.0, *np.log(C[2:] / C[1:-1])]))  # 1 from step 0
+    score = rng.uniform(0.3, 0.6, 6)
+    noise = drift_grid(score, None if n_eval is None else np.full(6, n_eval))
+    X = rng.normal(size=(6, 3))
+    white = whiten(noise, evaluation_distance(C), growth, X)
+    assert len(noise.drift) % len(DRIFTS) == 0
+    for j in range(len(noise.drift)):
+        walk = noise.drift[j] * np.minimum(clock[:, None], clock)
+        V = walk + np.diag(noise.white[j])
+        W = white.columns[j]
+        assert W.T @ W == pytest.approx(X.T @ np.linalg.solve(V, X), rel=1e-9)
+        assert white.log_det[j] == pytest.approx(np.linalg.slogdet(V)[1], rel=1e-10)
+        assert white.state[j] == pytest.approx(walk[-1] @ np.linalg.solve(V, X), abs=1e-10)
+        variance = walk[-1, -1] - walk[-1] @ np.linalg.solve(V, walk[-1])
+        assert white.state_var[j] == pytest.approx(variance, rel=1e-8)
+    assert np.exp(noise.log_prior).sum() == pytest.approx(1.0)

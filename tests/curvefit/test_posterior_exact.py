@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from exact_posterior import Exact, covariances, summary
 
-from curvefit.fit import fit
-from curvefit.noise import noise_grid
+from curvefit.fit import fit, marginal_of
+from curvefit.noise import drift_grid, noise_grid
+from curvefit.posterior import atoms_of
 from curvefit.runs import Run
 
 A, B, C_MID, R0 = 0.62, 1.6, 2500.0, 0.28
@@ -56,6 +57,26 @@ def test_posterior_of_asymptote_and_forecast_matches_brute_force(ratio, n, sd, n
         "score": summary(atoms.curve(np.log([target]))[:, 0], atoms.weight),
     }
     for name, expected in exact(run, target).summaries().items():
+        width = expected[2] - expected[0]
+        assert ours[name] == pytest.approx(expected, abs=0.02 * width), name
+
+
+@pytest.mark.parametrize(("ratio", "n_eval"), [(1.0, None), (4.0, None), (2.0, 4000)])
+def test_posterior_under_drift_matches_brute_force(ratio, n_eval):
+    run = simulate(ratio, 18, 0.006, seed=11, n_eval=n_eval)
+    noise = drift_grid(run.score, run.n_eval)
+    clock = np.log(np.maximum(run.compute, run.compute[1] / np.e))
+    shared = np.minimum(clock[:, None], clock) - clock[0]
+    V = [np.diag(d) + q * shared for d, q in zip(noise.white, noise.drift, strict=True)]
+    target = 10.0 * run.compute[-1]
+    known = noise.scale_known
+    brute = Exact(run.compute, run.score, V, noise.log_prior, known, target, gauss=48)
+    atoms = atoms_of(marginal_of(run, drift=True), "sigmoid")
+    ours = {
+        "A": summary(atoms.A, atoms.weight),
+        "score": summary(atoms.law_curve(np.log([target]))[:, 0], atoms.weight),
+    }
+    for name, expected in brute.summaries().items():
         width = expected[2] - expected[0]
         assert ours[name] == pytest.approx(expected, abs=0.02 * width), name
 
