@@ -88,6 +88,8 @@ def _vllm(config: Config, directory: str | Path) -> list[str]:
     if not length:  # the model's own
         del asked["max_model_len"]
     words = [*serve_flags(asked), "--tokens-only", "--disable-uvicorn-access-log"]
+    if on_cpu and e.tensor_parallel == 1:  # else a worker of its own spins on a second core
+        words += ["--distributed-executor-backend", "uni"]
     if e.transfer == "file" or on_cpu:
         return words
     backend = {"backend": "ipc" if e.transfer == "ipc" else "nccl"}

@@ -278,25 +278,35 @@ def test_a_paused_engine_keeps_its_requests_and_does_not_advance(engine):
 
 
 def swap_in_flight(engine, before, after, *, keep_cache):
-    """One long request that starts under `before` and ends under `after`."""
-    load(engine, before)
-    old = engine.version
-    long, short = ask([3, 1, 4, 1, 5], 800, seed=9), ask([2, 7], 30, seed=1)
-    engine.submit([long, short])
-    while not engine.collect(1.0):
-        pass
-    engine.pause(keep_cache=keep_cache)
-    engine.update(old + 1, after.state_dict())
-    engine.resume()
-    done = []
-    while not done:
-        done = engine.collect(1.0)
-    [completion] = done
+    """One long request that starts under `before` and ends under `after`.
+
+    A vLLM server on a CPU may tell of the short one when the long one has ended: then again.
+    """
+    for _ in range(20 if is_vllm_server(engine) else 1):
+        load(engine, before)
+        old = engine.version
+        long, short = ask([3, 1, 4, 1, 5], 800, seed=9), ask([2, 7], 30, seed=1)
+        engine.submit([long, short])
+        done = []
+        while not done:
+            done = engine.collect(1.0)
+        engine.pause(keep_cache=keep_cache)
+        engine.update(old + 1, after.state_dict())
+        engine.resume()
+        while engine.running:
+            done += engine.collect(1.0)
+        [completion] = [c for c in done if c.id == long.id]
+        if len(completion.spans) > 1:
+            break
     assert [span.version for span in completion.spans] == [old, old + 1]
     assert completion.spans[0].start == 0
     assert completion.spans[0].end == completion.spans[1].start >= 30
     assert completion.spans[1].end == len(completion.ids) == 800
     return long, completion, completion.spans[1].start
+
+
+def is_vllm_server(engine):
+    return isinstance(engine, ServedEngine) and engine.describe()["software"].startswith("vllm")
 
 
 def test_swap_with_the_cache_rebuilt_is_the_new_model_exactly(engine, model_a, model_b):
@@ -388,7 +398,7 @@ def test_weights_that_overflow_give_non_finite_logprobs_and_no_hang(engine, rand
     [completion] = generate(engine, [ask([3, 1, 4], 40, seed=4)])
     assert len(completion.ids) == 40
     assert not any(map(math.isfinite, completion.logprobs[1:]))
-    if isinstance(engine, ServedEngine) and engine.describe()["software"].startswith("vllm"):
+    if is_vllm_server(engine):
         pytest.skip("no route of vLLM clears such rows: its server has to be started again")
     load(engine, model_a)  # and the rows they sat in are clean again
     requests = [ask(p, seed=i) for i, p in enumerate(prompts(6))]
