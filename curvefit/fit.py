@@ -180,21 +180,18 @@ def _with_posterior(
     run: Run, later: Run | None, level: float, law: str, r0: str | float, fixed: float | None
 ) -> Fit:
     marginal = marginal_of(run, fixed)
-    sigmoid = atoms_of(marginal, "sigmoid")
+    ridge = ridge_of(marginal, "sigmoid")
+    sigmoid = atoms_of(marginal, "sigmoid", ATOMS, ridge)
     if law == "average":
         forecaster, laws = _doubting(run, fixed)
-    elif law == "sigmoid":
-        forecaster, laws = _believing(marginal, law, sigmoid)
     else:
-        forecaster, laws = _believing(marginal, law, atoms_of(marginal, law))
+        if law != "sigmoid":
+            ridge = ridge_of(marginal, law)
+        atoms = sigmoid if law == "sigmoid" else atoms_of(marginal, law, ATOMS, ridge)
+        forecaster = mixture([atoms], [1.0])
+        laws = (LawWeight(law, 1.0, asymptote_of(marginal, law, ridge)),)
     point = least_squares(run.compute, run.score, r0=fixed, bounds=bounds_of(run))
     return Fit(run, later, level, law, "posterior", r0, point, laws, sigmoid, forecaster)
-
-
-def _believing(marginal: Marginal, law: str, atoms: Atoms) -> tuple[Atoms, tuple[LawWeight, ...]]:
-    """The forecast of one law, taken at its word."""
-    A = asymptote_of(marginal, law, ridge_of(marginal, law))
-    return mixture([atoms], [1.0]), (LawWeight(law, 1.0, A),)
 
 
 def _doubting(run: Run, fixed: float | None) -> tuple[Atoms, tuple[LawWeight, ...]]:
