@@ -29,6 +29,7 @@ PICTURES = {
 CONSOLE = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e-?\d+)?")
 RELATIVE, PERCENT = 0.05, 15.0  # how far a number, and a share in per cent, may be off
+ELSEWHERE = ("multi-node.md",)  # its commands need torch; tests/trainer/test_multi_node.py has them
 SHELL = 'fit-curve() { "$PYTHON" -m curvefit "$@"; }\n'
 
 
@@ -74,6 +75,8 @@ def pages() -> Iterator[tuple[Path, str]]:
         Path(folder, "data").symlink_to(ROOT / "data")
         yield ROOT / "docs/cli-reference.md", cli_reference(folder)
         for page in sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")]):
+            if page.name in ELSEWHERE:
+                continue
             text = page.read_text(encoding="utf-8")
             yield page, CONSOLE.sub(lambda block: with_output(block[0], folder), text)
 

@@ -106,7 +106,8 @@ def test_a_run_survives_the_kill_of_one_server_and_takes_it_back(children, tmp_p
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     told = [row["message"] for row in rows(tmp_path / "a", "alarm") if row["signal"] == "servers"]
-    assert any(line.startswith("generation: ") or "update: " in line for line in told)
+    lost = re.compile(rf"^[a-z]+: {children[1].address}: .*servers are left")
+    assert any(lost.search(line) for line in told), told
     assert any(f"{children[1].address} is back" in line for line in told), told
     assert main(arguments(tmp_path, "local", tiny_model, run__steps=150, eval__every=50)) == 0
     first, last = learned(tmp_path / "a")[:15], learned(tmp_path / "local")[:15]
