@@ -22,10 +22,10 @@ import emcee
 import numpy as np
 
 import curvefit
+from curvefit.atoms import mixture
 from curvefit.compare import compare
 from curvefit.fit import Fit
 from curvefit.pooling import SEED_SCORE, pool
-from curvefit.posterior import mixture
 from curvefit.runs import Run
 
 A, B, C_MID, R0 = 0.61, 1.92, 2542.0, 0.38

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from curvefit.comparable import Excluded
 from curvefit.fitted import Fit
 from curvefit.frontier import Frontier, Overtaking, Region
 from curvefit.pairs import Difference
+from curvefit.reported import Reported
 from curvefit.results import Estimate
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Budget(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Allocation:
+class Allocation(Reported):
     """The result of `allocate`.
 
     Attributes
@@ -83,6 +84,8 @@ class Allocation:
         The fits of each setting.
     """
 
+    _report = "curvefit.allocation_report"
+
     level: float
     price: float
     settings: tuple[Setting, ...]
@@ -106,23 +109,7 @@ class Allocation:
 
         return csv_table(self)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The value of the JSON key ``allocation``: finite numbers or None."""
-        from curvefit.allocation_report import record
-
-        return record(self)
-
-    def __str__(self) -> str:
-        from curvefit.allocation_report import text
-
-        return text(self)
-
     def __repr__(self) -> str:
         names = ", ".join(setting.setting for setting in self.settings)
         low, high = self.frontier.compute[[0, -1]]
         return f"<Allocation of {low:.4g} to {high:.4g} to {len(self.settings)} settings: {names}>"
-
-    def _repr_html_(self) -> str:
-        from curvefit.allocation_report import html
-
-        return html(self)

@@ -17,6 +17,7 @@ from curvefit.errors import CurvefitError, InputError
 from curvefit.fit import check_choices, fit
 from curvefit.fitted import Fit
 from curvefit.predictive import crps, mean_observed, quantiles
+from curvefit.reported import Reported
 from curvefit.runs import Run
 from curvefit.window import checked_level
 
@@ -74,7 +75,7 @@ class Skipped(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Backtest:
+class Backtest(Reported):
     """The result of `backtest`.
 
     Attributes
@@ -88,6 +89,8 @@ class Backtest:
     skipped : tuple of Skipped
     """
 
+    _report = "curvefit.backtest_report"
+
     level: float
     origins: tuple[Origin, ...]
     pooled: tuple[Pooled, ...]
@@ -99,22 +102,6 @@ class Backtest:
         from curvefit.backtest_report import sentence
 
         return tuple(sentence(origin) for origin in self.origins)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The value of the JSON key ``backtest``: finite numbers or None."""
-        from curvefit.backtest_report import record
-
-        return record(self)
-
-    def __str__(self) -> str:
-        from curvefit.backtest_report import text
-
-        return text(self)
-
-    def _repr_html_(self) -> str:
-        from curvefit.backtest_report import html
-
-        return html(self)
 
 
 def backtest(

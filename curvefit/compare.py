@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from curvefit.atoms import ATOMS, mixture
 from curvefit.comparable import Grouped, RecipeOf, grouped
 from curvefit.comparison import Comparison, Pair, Recipe
 from curvefit.errors import InputError
@@ -30,7 +31,6 @@ from curvefit.pooled_curves import (
     seed_margin,
 )
 from curvefit.pooling import SEED_B, Pool, pool
-from curvefit.posterior import ATOMS, mixture
 from curvefit.ranking import rank
 from curvefit.recipe_notes import column_notes, lost_notes, seed_note
 from curvefit.results import Estimate, Reach

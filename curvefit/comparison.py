@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from curvefit.comparable import Excluded
 from curvefit.fitted import Fit
 from curvefit.fixed_asymptote import FixedA
 from curvefit.pairs import Crossing, Difference
 from curvefit.ranking import Ranking
+from curvefit.reported import Reported
 from curvefit.results import Estimate, Reach
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Pair(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(Reported):
     """The result of `compare`.
 
     Attributes
@@ -81,6 +82,8 @@ class Comparison:
     fits : dict from str to tuple of Fit
         The fits of each recipe.
     """
+
+    _report = "curvefit.comparison_report"
 
     at: float
     reach: tuple[float, ...]
@@ -128,22 +131,6 @@ class Comparison:
 
         return latex_table(self)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The value of the JSON key ``comparison``: finite numbers or None."""
-        from curvefit.comparison_report import record
-
-        return record(self)
-
-    def __str__(self) -> str:
-        from curvefit.comparison_report import text
-
-        return text(self)
-
     def __repr__(self) -> str:
         names = ", ".join(recipe.recipe for recipe in self.recipes)
         return f"<Comparison of {len(self.recipes)} recipes: {names}>"
-
-    def _repr_html_(self) -> str:
-        from curvefit.comparison_report import html
-
-        return html(self)

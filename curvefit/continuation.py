@@ -13,9 +13,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from curvefit.atoms import Atoms
 from curvefit.fitted import Fit
 from curvefit.marginal import log_compute
-from curvefit.posterior import Atoms
 from curvefit.predictive import forecaster_of
 from curvefit.runs import Run
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from curvefit.narrowing import (
     settle,
 )
 from curvefit.predictive import curves, forecaster_of, quantiles
+from curvefit.reported import Reported
 from curvefit.results import Estimate
 from curvefit.runs import Run
 
@@ -61,7 +62,7 @@ class Stop(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Decision:
+class Decision(Reported):
     """The result of `decide`.
 
     Attributes
@@ -81,6 +82,8 @@ class Decision:
         Why none of this may hold.
     """
 
+    _report = "curvefit.decide_report"
+
     run: Run
     level: float
     price: float
@@ -90,22 +93,6 @@ class Decision:
     settling: Settling
     options: tuple[Option, ...]
     cautions: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The decision as an object of plain values: finite numbers or None."""
-        from curvefit.decide_report import record
-
-        return record(self)
-
-    def __str__(self) -> str:
-        from curvefit.decide_report import text
-
-        return text(self)
-
-    def _repr_html_(self) -> str:
-        from curvefit.decide_report import html
-
-        return html(self)
 
 
 def decide(

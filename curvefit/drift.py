@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from curvefit.noise import FROM_ZERO
 
 if TYPE_CHECKING:
-    from curvefit.posterior import Atoms
+    from curvefit.atoms import Atoms
 
 __all__ = ["Track"]
 

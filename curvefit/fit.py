@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from curvefit.atoms import ATOMS, Atoms, mixture
 from curvefit.drift import Track
 from curvefit.errors import InputError
 from curvefit.estimate import least_squares
@@ -23,15 +24,7 @@ from curvefit.fitted import Fit
 from curvefit.laws import LAWS
 from curvefit.marginal import Marginal, log_compute
 from curvefit.noise import drift_grid, evaluation_distance, noise_grid
-from curvefit.posterior import (
-    ATOMS,
-    Atoms,
-    asymptote_of,
-    atoms_of,
-    law_weights,
-    mixture,
-    ridge_of,
-)
+from curvefit.posterior import asymptote_of, atoms_of, law_weights, ridge_of
 from curvefit.results import LawWeight
 from curvefit.runs import Run
 from curvefit.window import AUTO, bounds_of, checked_level, fixed_r0, window

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from curvefit.atoms import quantile
 from curvefit.digits import significant
 from curvefit.estimate import least_squares
 from curvefit.laws import LAWS
 from curvefit.marginal import log_compute, shape_box
-from curvefit.posterior import quantile
 from curvefit.results import Doubt
 from curvefit.run_doubts import rises
 from curvefit.window import bounds_of

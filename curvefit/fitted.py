@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from curvefit.atoms import STRIDE, Atoms, quantile
 from curvefit.errors import InputError
 from curvefit.estimate import PointFit
 from curvefit.marginal import log_compute
-from curvefit.posterior import STRIDE, Atoms, quantile
 from curvefit.results import (
     Doubt,
     Estimate,

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from curvefit.atoms import STRIDE
 from curvefit.fit_doubts import span
 from curvefit.fitted import Fit
 from curvefit.pooling import SEED_SCORE, Pool, SpreadPrior, pool, pool_curves
-from curvefit.posterior import STRIDE
 from curvefit.predictive import curves
 from curvefit.results import Estimate
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from curvefit.atoms import Atoms
 from curvefit.errors import InputError
 from curvefit.fitted import Fit
 from curvefit.marginal import log_compute
-from curvefit.posterior import Atoms
 
 __all__ = ["crps", "curves", "forecaster_of", "mean_observed", "quantiles"]
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from curvefit.atoms import quantile
 from curvefit.digits import significant
 from curvefit.estimate import least_squares
 from curvefit.marginal import log_compute
 from curvefit.moving_average import moving_average
 from curvefit.names import says_rate
-from curvefit.posterior import quantile
 from curvefit.results import Doubt
 from curvefit.second_rise import second_rise
 from curvefit.series import jitter, lag_1, rms_jitter, roughness, sign_runs

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from curvefit.errors import FitError, InputError
 from curvefit.fit import check_choices, fit
+from curvefit.reported import Reported
 from curvefit.results import Estimate
 from curvefit.runs import Run
 from curvefit.window import checked_level
@@ -54,7 +55,7 @@ class Window(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class WindowScan:
+class WindowScan(Reported):
     """The result of `scan`.
 
     Attributes
@@ -69,6 +70,8 @@ class WindowScan:
     windows : tuple of Window
         By start, then by end.
     """
+
+    _report = "curvefit.scan_report"
 
     run: Run
     at: float
@@ -100,22 +103,6 @@ class WindowScan:
         from curvefit.scan_report import csv_table
 
         return csv_table([self])
-
-    def to_dict(self) -> dict[str, Any]:
-        """The value of a run's JSON key ``scan``: finite numbers or None."""
-        from curvefit.scan_report import record
-
-        return record(self)
-
-    def __str__(self) -> str:
-        from curvefit.scan_report import text
-
-        return text(self)
-
-    def _repr_html_(self) -> str:
-        from curvefit.scan_report import html
-
-        return html(self)
 
 
 def scan(

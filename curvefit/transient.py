@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from curvefit.atoms import STRIDE
 from curvefit.digits import compute, significant
 from curvefit.noise import evaluation_distance
-from curvefit.posterior import STRIDE
 from curvefit.predictive import curves, forecaster_of
 from curvefit.runs import Dropped, Note, Run
 from curvefit.units import x_words
