@@ -51,3 +51,23 @@ def random_model():
         return model
 
     return make
+
+
+@pytest.fixture(scope="module")
+def model_a(random_model):
+    """The model that engines of a module start from."""
+    return random_model(seed=1)
+
+
+@pytest.fixture(scope="module")
+def model_b(random_model):
+    """Another of the same shapes, to swap in."""
+    return random_model(seed=2)
+
+
+@pytest.fixture(scope="module")
+def directory(model_a, tmp_path_factory):
+    """Where the first lies."""
+    path = tmp_path_factory.mktemp("model")
+    model_a.save_pretrained(path)
+    return path

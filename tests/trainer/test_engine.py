@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import signal
@@ -16,32 +15,14 @@ from pathlib import Path
 import pytest
 import serving
 import torch
+from engines import ask, gap, load, prompts, reference
 from transformers import DynamicCache
 
 from trainer.engine import open_engine
-from trainer.engine.base import Request, SamplingParams, Span, generate
+from trainer.engine.base import SamplingParams, Span, generate
 from trainer.engine.local import LocalEngine
 from trainer.engine.served import ServedEngine
 from trainer.errors import EngineError
-
-numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def model_a(random_model):
-    return random_model(seed=1)
-
-
-@pytest.fixture(scope="module")
-def model_b(random_model):
-    return random_model(seed=2)
-
-
-@pytest.fixture(scope="module")
-def directory(model_a, tmp_path_factory):
-    path = tmp_path_factory.mktemp("model")
-    model_a.save_pretrained(path)
-    return path
 
 
 @pytest.fixture(
@@ -72,35 +53,6 @@ def engine(request, directory):
             options["device"] = device
         engine = stack.enter_context(closing(open_engine(kind, directory, **options)))
         yield engine
-
-
-def load(engine, model):
-    engine.pause(keep_cache=False)
-    engine.update(engine.version + 1, model.state_dict())
-    engine.resume()
-
-
-def ask(prompt, max_tokens=20, **params):
-    return Request(next(numbers), tuple(prompt), SamplingParams(max_tokens, **params))
-
-
-def prompts(n):
-    return [[(7 * i + 3 * j) % 23 for j in range(1 + i % 6)] for i in range(n)]
-
-
-def reference(model, prompt, ids, temperature=1.0):
-    """Log-probabilities of `ids` behind `prompt` by one plain forward pass."""
-    with torch.no_grad():
-        logits = model(torch.tensor([[*prompt, *ids]])).logits[0] / temperature
-    logp = torch.log_softmax(logits.double(), -1)[len(prompt) - 1 : -1]
-    return logp.gather(1, torch.tensor(ids)[:, None])[:, 0]
-
-
-def gap(model, request, completion, start=0, end=None):
-    """Greatest difference between engine and reference from token `start` on."""
-    expected = reference(model, request.ids, completion.ids, request.params.temperature or 1.0)
-    found = torch.tensor(completion.logprobs, dtype=torch.float64)
-    return float((expected - found)[start:end].abs().max())
 
 
 # ---------------------------------------------------------------------- distribution

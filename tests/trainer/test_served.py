@@ -1,43 +1,27 @@
 """Generation by servers: fan-out, and every fault that a run must survive or end well from."""
 
-import itertools
 import math
 import socket
 import threading
 import time
 from contextlib import closing
+from functools import partial
 
+import engines
 import pytest
 import serving
 import torch
 
 from trainer.engine import open_engine, server
-from trainer.engine.base import Request, SamplingParams, Score, generate
+from trainer.engine.base import Score, generate
 from trainer.engine.faults import Fault
 from trainer.engine.local import LocalEngine
 from trainer.engine.messages import GENERATE
 from trainer.engine.wire import split_address
 from trainer.errors import ConfigError, EngineError
 
-numbers = itertools.count()
 DEADLINE = 0.6
-
-
-@pytest.fixture(scope="module")
-def model_a(random_model):
-    return random_model(seed=1)
-
-
-@pytest.fixture(scope="module")
-def model_b(random_model):
-    return random_model(seed=2)
-
-
-@pytest.fixture(scope="module")
-def directory(model_a, tmp_path_factory):
-    path = tmp_path_factory.mktemp("model")
-    model_a.save_pretrained(path)
-    return path
+load = partial(engines.load, keep_cache=True)
 
 
 @pytest.fixture
@@ -50,40 +34,30 @@ def servers(directory):
 
 @pytest.fixture
 def opened(directory):
-    engines = []
+    every = []
 
     def open_with(*servers, deadline_s=DEADLINE, **options):
         addresses = [server.address for server in servers]
         engine = open_engine(
             "served", directory, addresses=addresses, deadline_s=deadline_s, **options
         )
-        engines.append(engine)
+        every.append(engine)
         return engine
 
     yield open_with
-    for engine in engines:
+    for engine in every:
         engine.close()
         engine.close()
 
 
 def ask(n, length=20):
-    prompts = [[(7 * i + 3 * j) % 23 for j in range(1 + i % 6)] for i in range(n)]
-    return [
-        Request(next(numbers), tuple(p), SamplingParams(length, seed=i))
-        for i, p in enumerate(prompts)
-    ]
+    return [engines.ask(p, length, seed=i) for i, p in enumerate(engines.prompts(n))]
 
 
 def local_tokens(model, directory, requests):
     with closing(LocalEngine.from_directory(directory)) as engine:
         load(engine, model)
         return [completion.ids for completion in generate(engine, requests)]
-
-
-def load(engine, model):
-    engine.pause()
-    engine.update(engine.version + 1, model.state_dict())
-    engine.resume()
 
 
 def score(model):

@@ -5,7 +5,6 @@ VENV=.venv-vllm REQUIREMENTS=tests/requirements-vllm.txt ./test -m "vllm and not
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import statistics
@@ -13,10 +12,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from engines import ask, gaps, load
 
 from trainer.cli import main
 from trainer.engine import open_engine
-from trainer.engine.base import Request, SamplingParams, Span, generate
+from trainer.engine.base import Span, generate
 from trainer.engine.decoder import load_config
 from trainer.engine.vllm_options import engine_arguments, serve_flags
 from trainer.errors import ConfigError, EngineError
@@ -24,27 +24,9 @@ from trainer.ledger import read
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 
-numbers = itertools.count()
 ROLLOUTS = 512  # of an evaluation: 128 prompts, 4 each
 RUN_SPREAD = 0.015  # standard deviation of pass rates between seeds at the steepest step
 LONG = tuple(i * i % 23 for i in range(300))  # over two blocks of the cache: a prefix to share
-
-
-@pytest.fixture(scope="module")
-def model_a(random_model):
-    return random_model(seed=1)
-
-
-@pytest.fixture(scope="module")
-def model_b(random_model):
-    return random_model(seed=2)
-
-
-@pytest.fixture(scope="module")
-def directory(model_a, tmp_path_factory):
-    path = tmp_path_factory.mktemp("model")
-    model_a.save_pretrained(path)
-    return path
 
 
 @pytest.fixture
@@ -60,26 +42,6 @@ def open_vllm(directory):
     for engine in opened:
         engine.close()
         engine.close()
-
-
-def ask(prompt, max_tokens=20, **params):
-    return Request(next(numbers), tuple(prompt), SamplingParams(max_tokens, **params))
-
-
-def gaps(model, request, completion):
-    """Differences of log-probability between engine and one plain forward pass."""
-    ids = torch.tensor([[*request.ids, *completion.ids]])
-    with torch.no_grad():
-        logp = torch.log_softmax(model(ids).logits[0].double(), -1)
-    logp = logp[len(request.ids) - 1 : -1]
-    expected = logp.gather(1, torch.tensor(completion.ids)[:, None])[:, 0]
-    return (expected - torch.tensor(completion.logprobs)).abs()
-
-
-def swap(engine, model, *, keep_cache):
-    engine.pause(keep_cache=keep_cache)
-    engine.update(engine.version + 1, model.state_dict())
-    engine.resume()
 
 
 def finish(engine):
@@ -102,7 +64,7 @@ def test_requests_that_had_not_begun_are_the_new_models_whatever_happens_to_the_
     engine.submit([*running, *waiting])
     for _ in range(30):
         assert engine.collect(0.0) == []
-    swap(engine, model_b, keep_cache=keep_cache)
+    load(engine, model_b, keep_cache=keep_cache)
     late = ask(LONG, 20, seed=9)
     engine.submit([late])
     done = finish(engine)
@@ -126,7 +88,7 @@ def test_a_prefix_of_old_weights_is_not_used_again(open_vllm, model_a, model_b):
         request = ask(LONG, 5)
         [completion] = generate(engine, [request])
         assert gaps(model, request, completion).max() < 1e-4
-        swap(engine, model_b if model is model_a else model_a, keep_cache=True)
+        load(engine, model_b if model is model_a else model_a, keep_cache=True)
 
 
 def test_vllm_keeps_the_old_head_when_a_tied_one_is_left_out_and_we_refuse_that(open_vllm, model_b):
@@ -157,7 +119,7 @@ def test_a_wrappers_names_are_refused_before_anything_changes(open_vllm, model_a
 def test_a_float32_head_on_bfloat16_weights_follows_every_update(open_vllm, model_a, model_b):
     engine = open_vllm(slots=4, max_length=64, dtype="bfloat16")
     for model in (model_a, model_b):
-        swap(engine, model, keep_cache=False)
+        load(engine, model, keep_cache=False)
         halves = [ask([i], 30, seed=i) for i in range(20)]
         completions = generate(engine, halves)
         found = torch.cat([gaps(model, r, c) for r, c in zip(halves, completions, strict=True)])
@@ -218,11 +180,11 @@ def test_sleep_gives_the_memory_back_until_the_next_weights(open_vllm, model_b):
     assert torch.cuda.mem_get_info()[0] - awake > 2**30  # the cache has gone
     with pytest.raises(EngineError, match="update it"):
         engine.submit([ask([3, 1, 4])])
-    swap(engine, model_b, keep_cache=True)
+    load(engine, model_b, keep_cache=True)
     request = ask([3, 1, 4])
     assert gaps(model_b, request, generate(engine, [request])[0]).max() < 1e-3
     engine.sleep()
-    swap(engine, model_b, keep_cache=False)  # the cache is rebuilt while its memory is away
+    load(engine, model_b, keep_cache=False)  # the cache is rebuilt while its memory is away
     assert gaps(model_b, request, generate(engine, [request])[0]).max() < 1e-3
 
 
