@@ -100,6 +100,13 @@ def allocate(
     options = {"law": law, "r0": r0, "skip": skip, "until": until, "level": level}
     found = grouped(list(runs), setting, options, "setting")
     _refuse(found)
+    return _allocated(found, budgets, at, level, cost)
+
+
+def _allocated(
+    found: Grouped, budgets: Sequence[float] | None, at: float | None, level: float, cost: float
+) -> Allocation:
+    """Set the settings' curves against each other over the range of budgets."""
     groups = list(found.recipes.values())
     start = common_start(found.recipes)
     end = checked_end(at, budgets, start, 10.0 * last_compute(groups))

@@ -171,20 +171,24 @@ def engine_arguments(
         "async_scheduling": False,
     }
     if device == "cpu":
-        share = memory or MEMORY["cpu"]
-        most = int(share * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
         needed = cache_bytes(config, tokens=slots * _blocks(max_length), dtype=dtype)
-        return arguments | {
-            "enforce_eager": True,
-            "enable_chunked_prefill": False,
-            "max_num_batched_tokens": max(max_length, slots, PREFILL_TOKENS),
-            "kv_cache_memory_bytes": min(needed, most),
-        }
+        return arguments | _on_cpu(needed, slots, max_length, memory or MEMORY["cpu"])
     return arguments | {
         "enforce_eager": eager,
         "max_num_batched_tokens": max(slots, PREFILL_TOKENS),
         "gpu_memory_utilization": memory or MEMORY["server" if server else "cuda"],
         "enable_sleep_mode": sleep,
+    }
+
+
+def _on_cpu(needed: int, slots: int, max_length: int, share: float) -> dict[str, Any]:
+    """Whole prompts, for vLLM 0.32 fails on split ones with seeds; no more cache than is of use."""
+    most = int(share * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return {
+        "enforce_eager": True,
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": max(max_length, slots, PREFILL_TOKENS),
+        "kv_cache_memory_bytes": min(needed, most),
     }
 
 
