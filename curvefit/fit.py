@@ -35,6 +35,7 @@ METHODS = ("posterior", "least-squares", "scalerl-grid")
 LEAST_WEIGHT = 0.005  # laws less probable are left out of the forecast
 LEAST_ATOMS = 64
 LEAST_SPREAD = 1e-50  # of scores; its square must still be a number
+LARGEST_SCORE = 1e15  # single precision, in which starts are searched, holds its squares
 
 
 def _as_run(data: object, y: ArrayLike | None, n: Any, columns: Mapping[str, Any]) -> Run:
@@ -128,6 +129,7 @@ def fit(
     level = checked_level(level)
     check_choices(law, method)
     used, later = window(run, skip=skip, until=until)
+    _check_size(used)
     if skip == AUTO:
         from curvefit.transient import without_transient
 
@@ -150,6 +152,16 @@ def check_choices(law: str, method: str) -> None:
         raise InputError(f"law {law!r} is unknown; choose average, {', '.join(LAWS)}")
     if method not in METHODS:
         raise InputError(f"method {method!r} is unknown; choose {', '.join(METHODS)}")
+
+
+def _check_size(run: Run) -> None:
+    """Refuse scores too large to be multiplied."""
+    largest = float(np.abs(run.score).max())
+    if largest > LARGEST_SCORE:
+        raise InputError(
+            f"run {run.name!r} has scores of up to {largest:.3g}, beyond {LARGEST_SCORE:g}; divide "
+            "them by a power of ten"
+        )
 
 
 def marginal_of(run: Run, fixed_r0: float | None = None, *, drift: bool = False) -> Marginal:

@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curvefit.diagnose import CHECKS
-from curvefit.fit import fit
+from curvefit.errors import InputError
+from curvefit.fit import METHODS, fit
+from curvefit.runs import Axis, Run
 
 # ---------------------------------------------------------------- nothing wrong
 
@@ -110,3 +112,18 @@ def test_no_run_is_too_odd(run, method):
 def test_degenerate_runs_get_an_answer(run, method):
     check_answer(fit(run, method=method))
     check_answer(fit(run, method=method, r0="first"))
+
+
+def test_scores_next_to_nothing_get_an_answer():
+    """Their squares are 0 in floating point: 1.5e-161² < 5e-324."""
+    run = Run("faint", np.arange(1.0, 4.0), np.array([0.0, 0.0, 1.5e-161]), None, np.arange(1, 4))
+    check_answer(fit(run))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_scores_too_large_to_be_multiplied_are_refused_with_the_remedy(method):
+    y = np.array([1e150, 2e150, 3e150, 3.1e150])
+    reward = Axis("reward", "reward")
+    run = Run("vast", np.arange(1.0, 5.0), y, None, np.arange(1, 5), y=reward)
+    with pytest.raises(InputError, match=r"'vast' has scores of up to 3\.1e\+150.*power of ten"):
+        fit(run, method=method)
