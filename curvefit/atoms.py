@@ -151,7 +151,7 @@ def _crossing(highest: FloatArray, x: FloatArray, start: float, score: float) ->
     atom, k = np.arange(len(highest)), len(x)
     after, before = np.minimum(right, k - 1), np.clip(right - 1, 0, k - 1)
     low, high = highest[atom, before], highest[atom, after]
-    part = np.clip((score - low) / np.maximum(high - low, 1e-300), 0.0, 1.0)
+    part = np.clip((score - low) / np.where(high > low, high - low, np.inf), 0.0, 1.0)
     ln_C = x[before] + part * (x[after] - x[before])
     return np.where(right == 0, start, np.where(right == k, np.inf, ln_C))
 

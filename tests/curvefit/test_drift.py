@@ -8,7 +8,7 @@ import pytest
 from curvefit.drift import Track
 from curvefit.fit import fit, marginal_of
 from curvefit.posterior import atoms_of
-from curvefit.runs import Run
+from curvefit.runs import Axis, Run
 
 C = np.array([0.0, 50.0, 100.0, 180.0, 300.0, 420.0, 900.0])
 Y = np.array([0.30, 0.34, 0.37, 0.41, 0.40, 0.45, 0.47])
@@ -106,3 +106,12 @@ def test_reaching_a_score_within_the_data_is_found_where_the_run_did():
     assert half.compute == pytest.approx(500.0, rel=0.05)
     assert half.probability == pytest.approx(1.0)
     assert never.probability < 0.02
+
+
+def test_a_score_far_beyond_large_rewards_is_never_reached():
+    C = np.linspace(0.0, 4000.0, 21)
+    y = 1e12 * (2.0 + 3.0 / (1.0 + (500.0 / np.maximum(C, 1e-9)) ** 2.0))
+    run = Run("large", C, y, None, np.arange(1, 22), y=Axis("reward", "reward"))
+    [far] = fit(run).reach([1e14])
+    assert far.probability == 0.0
+    assert np.isnan(far.compute)
