@@ -90,8 +90,7 @@ def lead(config: Config, folder: Path, ranks: Ranks, *, resume: bool) -> Path:
         report(run)
         if isinstance(e, EngineError) and whole and run.not_finite == 0:
             save(run)
-        good = checkpoint.latest(run.checkpoints) or "none"
-        reason = f"{e}; the last good checkpoint is {good}: resume from it"
+        reason = f"{e}; {way_on(run)}"
         raise (RankError if isinstance(e, RankError) else EngineError)(reason) from e
     finally:
         run.close(reason)
@@ -198,9 +197,16 @@ def judge(run: Run, result: StepResult) -> None:
     run.not_finite = run.not_finite + 1 if result.skipped.startswith("loss") else 0
     if run.not_finite >= run.config.optim.max_skipped:
         raise RunStopped(
-            f"{run.not_finite} steps in a row were not finite; the last good checkpoint is "
-            f"{checkpoint.latest(run.checkpoints) or 'none'}: lower optim.lr and resume from it"
+            f"{run.not_finite} steps in a row were not finite: lower optim.lr; {way_on(run)}"
         )
+
+
+def way_on(run: Run) -> str:
+    """Say what is left of a run that ends."""
+    good = checkpoint.latest(run.checkpoints)
+    if good is None:
+        return "there is no checkpoint yet: start again"
+    return f"the last good checkpoint is {good}: resume from it"
 
 
 def report(run: Run) -> None:

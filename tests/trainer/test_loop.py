@@ -10,6 +10,7 @@ from trainer import loop
 from trainer.config import load
 from trainer.errors import EngineError, RunStopped
 from trainer.run import open_run
+from trainer.sources import Synchronous
 from trainer.types import Group, Rollout
 
 SMALL = ("--sample.prompts", "2", "--sample.group", "4", "--eval.prompts", "4", "--run.steps", "3")
@@ -128,3 +129,31 @@ def test_a_step_without_one_finite_token_counts_as_not_finite(opened):
         loop.judge(run, result)
     after = run.learner.model.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def failing(monkeypatch, call, version):
+    """Let the source's `call` fail at a version, as when the last engine is gone."""
+    works = getattr(Synchronous, call)
+
+    def fails(self, at, *rest):
+        if at == version:
+            raise EngineError(f"{call}: no engine is left")
+        return works(self, at, *rest)
+
+    monkeypatch.setattr(Synchronous, call, fails)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ("take", r"no engine is left; the last good checkpoint is .*step-000002: resume from it"),
+        ("update", r"no engine is left; there is no checkpoint yet: start again"),
+    ],
+)
+def test_a_failed_engine_leaves_a_checkpoint_when_it_fails_between_two_steps(
+    tmp_path, tiny_model, monkeypatch, call, words
+):
+    flags = [*SMALL, "--model.path", str(tiny_model), "--checkpoint.every", "0"]
+    failing(monkeypatch, call, 2)
+    with pytest.raises(EngineError, match=words):
+        loop.train(load(["tiny"], None, flags), tmp_path / "run")
