@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import mmap
 import resource
-import struct
 import tempfile
 import time
 from collections import deque
@@ -30,7 +29,7 @@ LOT = 64  # answers sent at once
 FLUSH_S = 0.02  # a worker reports at least so often
 MEMORY = 8 << 30  # bytes a worker may map; beyond it the answer ends in MemoryError
 START_S = 120.0  # a worker may take so long to import its task
-CLOCK = struct.Struct("qd")  # what a worker works on: number of the answer, when it began
+BUSY = 16  # bits of a clock's word that hold the answer's number, plus one
 
 
 class Answer(NamedTuple):
@@ -50,12 +49,36 @@ class Verdict(NamedTuple):
     error: str | None = None
 
 
+class _Clock:
+    """Which answer a worker is at, and since when, in a word shared with the parent.
+
+    Milliseconds of the monotonic clock above, the answer's number plus one (0 for none) below. One
+    aligned store of eight bytes cannot be read half-written; `struct.pack_into`, which zeroes its
+    bytes before it fills them, can: a reader then sees answer 0, begun at the machine's start.
+    """
+
+    def __init__(self, file: int) -> None:
+        self._word = memoryview(mmap.mmap(file, 8)).cast("q")
+
+    def set(self, number: int | None) -> float:
+        """Say what begins now; the time."""
+        now = time.monotonic()
+        self._word[0] = int(now * 1000) << BUSY | (0 if number is None else number + 1)
+        return now
+
+    def read(self) -> tuple[int | None, float]:
+        """The answer's number, or None between answers; when it began, in seconds."""
+        word = self._word[0]
+        number = word & (1 << BUSY) - 1
+        return number - 1 if number else None, (word >> BUSY) / 1000
+
+
 @dataclass
 class _Worker:
     """A child, what it has been given, and where its clock stands."""
 
     child: Child
-    clock: mmap.mmap
+    clock: _Clock
     lot: dict[int, Answer]
     ready: bool = False
     since: float = 0.0
@@ -128,8 +151,8 @@ class Verifier:
 
     def _start(self) -> _Worker:
         file = tempfile.TemporaryFile()  # noqa: SIM115 - the map keeps its own descriptor
-        file.truncate(CLOCK.size)
-        clock = mmap.mmap(file.fileno(), CLOCK.size)
+        file.truncate(8)
+        clock = _Clock(file.fileno())
         child = Child("trainer.verify:work", self._task, file.fileno(), files=(file.fileno(),))
         file.close()
         return _Worker(child, clock, {}, since=time.monotonic())
@@ -140,8 +163,7 @@ class Verifier:
             if not worker.lot and self._queue:
                 lot = [self._queue.popleft() for _ in range(min(LOT, len(self._queue)))]
                 worker.lot = dict(enumerate(lot))
-                worker.since = time.monotonic()
-                CLOCK.pack_into(worker.clock, 0, -1, worker.since)
+                worker.since = worker.clock.set(None)
                 with suppress(ChildDied):  # seen by _advance, which replaces it
                     worker.child.send([(i, *a[1:]) for i, a in worker.lot.items()])
 
@@ -175,9 +197,9 @@ class Verifier:
 
     def _overdue(self, worker: _Worker) -> str | None:
         """Whether the answer being scored, or the start of the worker, takes too long."""
-        number, began = CLOCK.unpack_from(worker.clock)
+        number, began = worker.clock.read()
         limit = self._deadline if worker.ready else max(self._deadline, START_S)
-        since = began if number >= 0 else worker.since
+        since = worker.since if number is None else began
         return "timeout" if time.monotonic() - since > limit else None
 
     def _replace(self, worker: _Worker, error: str) -> _Worker:
@@ -186,8 +208,8 @@ class Verifier:
         if not worker.ready:
             raise TaskError(f"the verifier of task {self._task[0]} did not start: {error}")
         self.kills += 1
-        number, _ = CLOCK.unpack_from(worker.clock)
-        guilty = worker.lot.pop(number, None)
+        number, _ = worker.clock.read()
+        guilty = None if number is None else worker.lot.pop(number, None)
         if guilty is not None:
             self._verdicts.append(Verdict(guilty.key, None, error))
         self._queue.extendleft(reversed(worker.lot.values()))
@@ -205,7 +227,7 @@ def work(connection: Connection, task: tuple[str, dict[str, Any], int], clock_fi
     from trainer.tasks.registry import make_task
 
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    clock = mmap.mmap(clock_file, CLOCK.size)
+    clock = _Clock(clock_file)
     name, options, seed = task
     scorer = make_task(name, options, seed=seed)
     connection.send([])  # ready
@@ -213,14 +235,13 @@ def work(connection: Connection, task: tuple[str, dict[str, Any], int], clock_fi
         results: list[tuple[int, float | None, str | None]] = []
         flushed = time.monotonic()
         for number, text, question, answer in connection.recv():
-            now = time.monotonic()
-            if now - flushed > FLUSH_S:
+            if time.monotonic() - flushed > FLUSH_S:
                 connection.send(results)
-                results, flushed = [], now
-            CLOCK.pack_into(clock, 0, number, now)
+                results, flushed = [], time.monotonic()
+            clock.set(number)
             try:
                 results.append((number, _checked(scorer.score(text, question, answer)), None))
             except Exception as e:  # an error of the verifier is the result here
                 results.append((number, None, f"{type(e).__name__}: {e}"[:200]))
-        CLOCK.pack_into(clock, 0, -1, time.monotonic())
+        clock.set(None)
         connection.send(results)

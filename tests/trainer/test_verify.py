@@ -60,6 +60,16 @@ def test_many_hanging_answers_each_get_their_own_verdict(verifier):
     assert verifier.pending == 0
 
 
+def test_a_parent_that_looks_all_the_time_never_sees_a_clock_half_written(verifier):
+    many = 30_000
+    verifier.submit(Answer(i, "right", None, "right") for i in range(many))
+    verdicts = []
+    while len(verdicts) < many:
+        verdicts += verifier.poll(0.0)
+    assert {(verdict.reward, verdict.error) for verdict in verdicts} == {(1.0, None)}
+    assert verifier.kills == 0
+
+
 def test_no_process_is_left_behind(verifier):
     pid = verifier._workers[0].child.process.pid
     verifier.score([Answer(0, "hang", None, "right")])
