@@ -15,6 +15,7 @@ import pytest
 import ranks_script
 import torch
 from test_run import flags, rows
+from waiting import wait_until
 
 from trainer import checkpoint, setup
 from trainer.cli import main
@@ -171,9 +172,7 @@ def killed(tmp_path_factory, tiny_model):
     arguments = flags(out, run__name="r", eval__every=5000, learner__deadline_s=60, **settings)
     process = torchrun("-m", "trainer", "--recipe", "tiny", *arguments)
     good = out / "r" / "checkpoints" / "step-000002"
-    deadline = time.monotonic() + 120
-    while not good.exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(good.exists, process, "step 2's checkpoint")
     since = time.monotonic()
     os.kill(rank_pid(process.pid, 1), signal.SIGKILL)
     _, errors = process.communicate(timeout=60)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import serving
+from waiting import wait_until
 
 from trainer.cli import main
 from trainer.ledger import read
@@ -63,12 +64,11 @@ def learned(folder):
     return [value for _, values in sorted(steps.items()) for value in values]
 
 
-def wait_for_step(folder, step, process, seconds=120):
-    until = time.monotonic() + seconds
-    while not any(row["step"] >= step for row in rows(folder, "step")):
-        if process.poll() is not None or time.monotonic() > until:
-            pytest.fail(f"the run did not come to step {step}: {process.communicate()[1]}")
-        time.sleep(0.05)
+def wait_for_step(folder, step, process):
+    def there():
+        return any(row["step"] >= step for row in rows(folder, "step"))
+
+    wait_until(there, process, f"step {step}")
 
 
 def test_two_servers_at_two_addresses_learn_what_one_process_learns(children, tmp_path, tiny_model):
