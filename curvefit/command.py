@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from curvefit import outputs, report
@@ -149,7 +150,7 @@ def _fits(runs: Runs, args: argparse.Namespace) -> tuple[list[Fit], list[int]]:
         if progress:
             print(f"\r{PROG}: {done} of {len(runs)} runs", end="", file=sys.stderr, flush=True)
         try:
-            fits.append(fitted(found, args))
+            fits.append(fitted(found, args, partial(say, "note")))
         except CurvefitError as error:
             refused.append(error.exit_code)
             say("error", error)
@@ -158,8 +159,8 @@ def _fits(runs: Runs, args: argparse.Namespace) -> tuple[list[Fit], list[int]]:
     return fits, refused
 
 
-def fitted(found: Run, args: argparse.Namespace) -> Fit:
-    """Fit a run; what is warned about on the way is said in a line each."""
+def fitted(found: Run, args: argparse.Namespace, note: Callable[[str], None]) -> Fit:
+    """Fit a run; what is warned about on the way is handed to `note`, a line each."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = fit(
@@ -172,7 +173,7 @@ def fitted(found: Run, args: argparse.Namespace) -> Fit:
             until=args.until,
         )
     for message in dict.fromkeys(str(warning.message) for warning in caught):
-        say("note", f"{printable(found.name)}: {message}")
+        note(f"{printable(found.name)}: {message}")
     return result
 
 
