@@ -142,7 +142,7 @@ def news(change: Change, told: set[str], at: Sequence[float] = ()) -> list[str]:
         found += _doubts([d for code, d in doubts.items() if code not in earlier], told)
         gone = [code for code in sorted(earlier) if code not in doubts]
         found += [f"no longer in doubt: {', '.join(gone)}"] * bool(gone)
-    told |= doubts.keys()
+    told.update(doubts)
     return found
 
 

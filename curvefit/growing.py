@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from curvefit.columns import Request
 from curvefit.errors import AmbiguousColumn, CurvefitError, InputError
 from curvefit.readers import runs_in
 from curvefit.readers.source import open_source
 from curvefit.runs import Run
+
+if TYPE_CHECKING:
+    from curvefit.columns import Request
 
 __all__ = ["GrowingFile", "Trouble"]
 

@@ -15,17 +15,19 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from curvefit.columns import Request
 from curvefit.errors import CurvefitError, FitError, InputError
 from curvefit.fit import Fit
 from curvefit.growing import GrowingFile, Trouble
 from curvefit.readers import named
 from curvefit.runs import Run, Runs
+
+if TYPE_CHECKING:
+    from curvefit.columns import Request
 
 __all__ = ["EVERY", "Change", "Look", "Watch", "checked_pause", "gist"]
 

@@ -14,6 +14,9 @@ from test_cli import FIG1A, RISE, assert_one_error_line, csv_of, fit_curve
 
 import curvefit
 
+sys.path.append(str(ROOT / "docs"))
+from update import alike
+
 MORE = [(640, 0.55), (1280, 0.56)]
 
 
@@ -151,6 +154,27 @@ def test_files_are_written_anew_and_whole(log, tmp_path):
         assert table.stat().st_ino != first  # a new file took the name: nobody reads half of one
         assert "8 points used" in page.read_text(encoding="utf-8")
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_the_lines_that_the_how_to_shows_are_printed(tmp_path):
+    page = (ROOT / "docs/how-to.md").read_text(encoding="utf-8")
+    section = page.partition("## Watch a run while it trains")[2]
+    shown = section.partition("```text\n")[2].partition("```")[0].splitlines()
+    header, *rows = (ROOT / FIG1A).read_text(encoding="utf-8").splitlines(keepends=True)
+    rows = [row for row in rows if row.startswith("8B dense")]
+    file, first = tmp_path / "log.csv", 17
+    file.write_text("".join([header, *rows[:first]]))
+    refits = sum(" moved " in line for line in shown)
+    with following(file, "--at", "100000") as command:
+        command.started()
+        command.said("Doubts")
+        lines = []
+        for row in rows[first : first + refits]:
+            append(file, row)
+            lines += command.said(" moved ")
+        lines += command.end(signal.SIGINT)[1]
+    printed = [line for line in lines if line[2:3] == line[5:6] == ":"]
+    assert alike("\n".join(line[8:] for line in shown), "\n".join(line[8:] for line in printed))
 
 
 # ---------------------------------------------------------------- the end
