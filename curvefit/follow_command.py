@@ -68,11 +68,11 @@ def _check(args: argparse.Namespace) -> None:
     for file in args.files:
         if file == "-":
             raise InputError("standard input cannot be followed: name the file that grows")
-        if os.path.lexists(file) and os.path.exists(file) and not os.path.isfile(file):
-            what = "a directory" if os.path.isdir(file) else "no regular file"
-            raise InputError(
-                f"{printable(file)} is {what}: --follow needs a file that it can reread"
-            )
+        if os.path.isdir(file):
+            example = printable(os.path.join(file, "log.jsonl"))
+            raise InputError(f"{printable(file)} is a directory: name a file in it, as {example}")
+        if os.path.exists(file) and not os.path.isfile(file):
+            raise InputError(f"{printable(file)} is no regular file: --follow reads a file anew")
     outputs.check(args)
     refuse_inputs(output_files(args), args.files)
 
@@ -226,6 +226,9 @@ class Session:
         codes = [error.exit_code for error in self.watch.unreadable]
         fits = list(self.watch.fits.values())
         if not fits:
-            return max([*codes, *(error.exit_code for error in self.watch.unfittable)])
+            errors = (*self.watch.unreadable, *self.watch.unfittable)
+            for error in errors:
+                say("error", error)
+            return max(error.exit_code for error in errors)
         doubtful = self.args.strict and any(doubts_of(fit, self.args.at) for fit in fits)
         return max([*codes, *self._failed, int(doubtful)])

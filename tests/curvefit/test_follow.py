@@ -224,6 +224,17 @@ def test_a_run_that_has_ended_is_reported_once(strict, tmp_path):
     assert done.returncode == plain.returncode == len(strict)
 
 
+def test_a_run_that_ended_too_early_is_an_error_as_without_following(tmp_path):
+    file = tmp_path / "log.jsonl"
+    for points, words in ((RISE[:2], "has 2 points"), ([], "no evaluation yet")):
+        file.write_text("".join([*trainer_log(points), END]))
+        done, plain = fit_curve(file, "--follow"), fit_curve(file)
+        assert done.returncode == plain.returncode == 2
+        assert done.stdout == ""
+        assert done.stderr.splitlines()[-1] == plain.stderr.splitlines()[-1]
+        assert words in done.stderr.splitlines()[-1]
+
+
 def test_a_run_that_was_resumed_has_not_ended(tmp_path):
     file = tmp_path / "log.jsonl"
     lines = trainer_log(RISE)
