@@ -84,7 +84,7 @@ def _trained(model: Any, source: Path, config: Config, path: Path) -> Any:
     if adapted:
         lora.add_adapters(model, config)
     checkpoint.load(path, checkpoint.fingerprint(model))  # refuses that of another model
-    state = checkpoint.read_learner(path, lambda: {"model": trained_weights(model)})
+    state = checkpoint.read_learner(path, lambda _: {"model": trained_weights(model)})
     load_weights(model, state["model"])
     if not adapted:
         return model
