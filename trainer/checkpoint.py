@@ -167,10 +167,14 @@ def _first(e: Any) -> str:
     return f"rank {rank}: {(str(error).splitlines() or [type(error).__name__])[0]}"
 
 
-def check_room(folder: Path, model: Any, keep: int) -> None:
-    """Refuse to start when the checkpoints to come would not fit: weights and two moments each."""
+def check_room(folder: Path, model: Any, keep: int, *, reference: bool = False) -> None:
+    """Refuse to start when the checkpoints to come would not fit.
+
+    Weights and two moments each, and with `reference` its weights.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    size = sum(p.numel() * p.element_size() for p in model.parameters()) * 3
+    copies = 4 if reference else 3
+    size = sum(p.numel() * p.element_size() for p in model.parameters()) * copies
     free = shutil.disk_usage(folder).free
     if free < size * (keep + 1):
         raise CheckpointError(

@@ -157,7 +157,8 @@ def open_run(config: Config, folder: Path, *, resume: bool, ranks: Ranks | None 
     prompts = setup.make_prompts(config, tokenizer)
     held_out = prompts.held_out(config.eval.prompts)
     if config.learner.lora_rank == 0:  # adapters are small
-        checkpoint.check_room(folder / "checkpoints", model, config.checkpoint.keep)
+        kept, pulled = config.checkpoint.keep, config.kl.coef > 0
+        checkpoint.check_room(folder / "checkpoints", model, kept, reference=pulled)
     worker, engine = setup.make_worker(
         config, placement, directory, folder, tokenizer, prompts.task
     )

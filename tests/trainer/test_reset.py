@@ -200,6 +200,16 @@ def test_adapters_are_stored_for_the_reference_only_after_a_reset():
     assert learner.state_dict()["reference"] is None  # no KL, no reference
 
 
+def test_a_kl_term_that_a_resumed_run_switches_on_pulls_to_the_model_of_the_start():
+    cfg = factory.config(*KL)
+    plain, batch, _ = trained("--kl.coef", "0")
+    learner = Learner(factory.model(), cfg)
+    start = learner.logprobs(batch)
+    learner.load_state_dict(plain.state_dict())
+    assert torch.equal(learner.logprobs(batch, reference=True), start)
+    assert torch.equal(learner.logprobs(batch), plain.logprobs(batch))
+
+
 # The whole command
 
 
@@ -210,7 +220,7 @@ def test_the_command_resets_logs_it_trains_on_and_resumes_right_after_a_reset(
     prorl = {"model__path": tiny_model, "kl__coef": 0.1, "reset__every_evals": 1}
     recipes = ["--recipe", "prorl", "--recipe", "tiny"]
     small = {"pipeline__k": 2, "curriculum__refill_rounds": 2, "reset__stall_evals": 0, **prorl}
-    small |= {"eval__ks": "[1]", "eval__temperature": 1.0, "optim__warmup": 0}
+    small |= {"optim__warmup": 0}
     assert main([*recipes, *flags(tmp_path, run__name="whole", **small)]) == 0
     progress = capsys.readouterr().err
     assert "step 4: reset = 1: evaluations since the last reset" in progress
