@@ -13,8 +13,8 @@ from typing import Any
 from trainer import checkpoint, lora, setup
 from trainer.config import load
 from trainer.errors import CheckpointError, ConfigError
-from trainer.learner import load_weights, trained_weights
 from trainer.settings import Config
+from trainer.state import load_weights, trained_weights
 
 __all__ = ["export", "main"]
 

@@ -33,10 +33,11 @@ from trainer.micro import empty_part, micro_batches
 from trainer.packing import probe
 from trainer.policy import Scorer, Way
 from trainer.settings import Config, passes
+from trainer.state import blank_moments, load_weights, trained_weights
 from trainer.tally import Tally
 from trainer.types import Batch
 
-__all__ = ["Learner", "StepResult", "load_weights", "trained_weights"]
+__all__ = ["Learner", "StepResult"]
 
 ROWS_LIMIT = {"float32": 1e-3, "bfloat16": 0.5}  # log-probability; mixed-up samples differ by 1
 
@@ -272,11 +273,7 @@ class Learner:
         """
         state = self.state_dict()
         state["optimizer"]["state"] = {
-            i: {
-                "step": torch.zeros(()),
-                "exp_avg": torch.zeros_like(p),
-                "exp_avg_sq": torch.zeros_like(p),
-            }
+            i: blank_moments(p)
             for i, p in enumerate(self.parameters)
             if f"optimizer.state.{i}.step" in stored
         }
@@ -397,18 +394,3 @@ class Learner:
     def _add_over_ranks(self, x: Tensor) -> None:
         if self.sharded:
             dist.all_reduce(x)
-
-
-def trained_weights(model: nn.Module) -> dict[str, Tensor]:
-    """Return the weights that training moves: all of them, or the adapters alone."""
-    state = model.state_dict()
-    adapters = {n: state[n] for n, p in model.named_parameters() if p.requires_grad}
-    return adapters if any(not p.requires_grad for p in model.parameters()) else state
-
-
-def load_weights(model: nn.Module, state: dict[str, Tensor]) -> None:
-    """Load what ``trained_weights`` or ``state_dict`` returned, on any number of ranks."""
-    own = model.state_dict()
-    spread = {name: sharding.like(value, own[name]) for name, value in state.items()}
-    assert spread.keys() in (own.keys(), trained_weights(model).keys()), "of another model"
-    model.load_state_dict(spread, strict=False)
