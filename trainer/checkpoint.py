@@ -35,6 +35,7 @@ __all__ = [
     "write_shards",
 ]
 
+SCHEMA = "trainer-checkpoint/1"
 SHARDS = "learner"
 
 
@@ -69,7 +70,8 @@ def save(
         if shards is not None:
             shards(partial / SHARDS)
         torch.save(state, partial / "state.pt")
-        (partial / "meta.json").write_text(json.dumps({"step": step, **meta}), encoding="utf-8")
+        meta = {"schema": SCHEMA, "step": step, **meta}
+        (partial / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
         for path in [*partial.rglob("*"), partial]:
             _flush(path)
         shutil.rmtree(final, ignore_errors=True)
@@ -97,12 +99,17 @@ def load(path: Path, expected: str) -> tuple[int, dict[str, Any]]:
     Raises
     ------
     CheckpointError
-        It belongs to another model, or cannot be read.
+        It belongs to another model or version of the trainer, or cannot be read.
     """
     import torch
 
     try:
         meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
+        if meta.get("schema") != SCHEMA:
+            raise CheckpointError(
+                f"{path} was written by another version of the trainer (schema "
+                f"{meta.get('schema', 'not stated')}, here {SCHEMA}): resume with that version"
+            )
         if meta["model"] != expected:
             raise CheckpointError(
                 f"{path} is of another model (parameters {meta['model']}, here {expected}): "

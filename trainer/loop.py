@@ -66,20 +66,19 @@ def lead(config: Config, folder: Path, ranks: Ranks, *, resume: bool) -> Path:
     try:
         with stop_requested() as stop:
             check_arrival(run)
-            if run.step == 0:
-                measure(run)
+            measure_when_due(run)
             while run.step < config.run.steps and not stop:
-                whole = True  # everything due at this step is done: it may be saved
+                whole = True  # what was collected is learned: the step may be saved
                 rounds = collect(run)
-                whole = False
-                for groups, batch, old, version in rounds:
+                for left, (groups, batch, old, version) in enumerate(rounds, 1 - len(rounds)):
                     if run.step == config.run.steps:
                         break
+                    whole = False
                     result = learn(run, groups, batch, old, version)
-                    publish(run)
                     judge(run, result)
-                    if run.step % config.eval.every == 0 or run.step == config.run.steps:
-                        measure(run)
+                    whole = left == 0
+                    publish(run)
+                    measure_when_due(run)
                 save_when_due(run)
         save(run)
         reason = "done" if run.step >= config.run.steps else "interrupted"
@@ -227,11 +226,20 @@ def raise_alarms(run: Run, alarms: list[Alarm]) -> None:
                 f"step {alarm.step}: {alarm.signal} = {alarm.value:.3g} is beyond "
                 f"{alarm.threshold:.3g} ({alarm.message}); watch.on_critical = warn goes on"
             )
-        if alarm.action == "checkpoint":
-            save(run)
+        run.save_asked |= alarm.action == "checkpoint"
 
 
 # Evaluation and checkpoints
+
+
+def measure_when_due(run: Run) -> None:
+    """Evaluate at step 0, every ``eval.every`` steps and after the last, once each.
+
+    A resumed run finds due what an engine's fault kept it from.
+    """
+    due = run.step % run.config.eval.every == 0 or run.step == run.config.run.steps
+    if due and run.measured < run.step:
+        measure(run)
 
 
 def measure(run: Run) -> None:
@@ -247,6 +255,7 @@ def measure(run: Run) -> None:
     row = {**found.row(), **run.counters, "eval_tokens": found.tokens, "logp_gap_max": gap}
     row |= {"gpu_hours": run.spent, "gpu_hours_after": run.ledger.gpu_hours}
     run.ledger.write("eval", step=run.step, split="held-out", **row)
+    run.measured = run.step
     run.progress.evaluation(run)
     report(run)
     raise_alarms(run, run.watcher.observe_eval(run.step, run.pass_rate))
@@ -263,14 +272,19 @@ def reset_when_due(run: Run, found: Evaluation) -> None:
 
 
 def save_when_due(run: Run) -> None:
-    """Save every ``checkpoint.every`` steps, never right after a step that was not finite."""
+    """Save when an alarm asks for it, and every ``checkpoint.every`` steps.
+
+    The schedule never saves right after a step that was not finite.
+    """
     every = run.config.checkpoint.every
-    if every and run.step // every > run.saved // every and run.not_finite == 0:
+    due = every and run.step // every > run.saved // every and run.not_finite == 0
+    if due or run.save_asked:
         save(run)
 
 
 def save(run: Run) -> None:
     """Write a checkpoint of the present step, unless there is one."""
+    run.save_asked = False
     if run.step != run.saved:
         meta = {"model": checkpoint.fingerprint(run.learner.model)}
         shards = run.learner.save if run.learner.sharded else None

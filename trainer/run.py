@@ -42,6 +42,10 @@ class Run:
         Optimiser steps taken, which is also the version of the weights.
     saved : int
         Step of the newest checkpoint.
+    save_asked : bool
+        Whether an alarm asks for another one.
+    measured : int
+        Step of the last evaluation.
     spent : float
         GPU-hours when the weights of now were there.
     not_finite : int
@@ -65,6 +69,8 @@ class Run:
     held_out: list[Prompt]
     step: int = 0
     saved: int = 0
+    save_asked: bool = False
+    measured: int = -1
     spent: float = 0.0
     not_finite: int = 0
     pass_rate: float = float("nan")
@@ -110,6 +116,8 @@ class Run:
             "step": self.step,
             "counters": dict(self.counters),
             "pass_rate": self.pass_rate,
+            "spent": self.spent,
+            "measured": self.measured,
             "learner": None if self.learner.sharded else self.learner.state_dict(),
             "curriculum": self.curriculum.state_dict(),
             "watcher": self.watcher.state_dict(),
@@ -123,6 +131,7 @@ class Run:
         _, state = checkpoint.load(path, checkpoint.fingerprint(self.learner.model))
         self.step = self.saved = state["step"]
         self.counters, self.pass_rate = dict(state["counters"]), state["pass_rate"]
+        self.spent, self.measured = state["spent"], state["measured"]
         self.learner.load(path)
         self.curriculum.load_state_dict(state["curriculum"])
         self.watcher.load_state_dict(state["watcher"])

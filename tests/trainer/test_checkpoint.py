@@ -1,5 +1,6 @@
 """Checkpoints are there whole or not at all, and belong to one model."""
 
+import json
 import subprocess
 import sys
 
@@ -38,6 +39,14 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     path = checkpoint.save(tmp_path, 1, {}, meta(factory.model()), keep=1)
     with pytest.raises(CheckpointError, match="is of another model"):
         checkpoint.load(path, checkpoint.fingerprint(factory.model(layers=1)))
+
+
+def test_a_checkpoint_of_another_version_is_refused(tmp_path):
+    model = factory.model()
+    path = checkpoint.save(tmp_path, 1, {}, meta(model), keep=1)
+    (path / "meta.json").write_text(json.dumps({"step": 1, **meta(model)}))
+    with pytest.raises(CheckpointError, match=r"schema not stated, here trainer-checkpoint/1"):
+        checkpoint.load(path, checkpoint.fingerprint(model))
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path):

@@ -9,6 +9,7 @@ import torch
 from trainer import loop
 from trainer.config import load
 from trainer.errors import EngineError, RunStopped
+from trainer.ledger import read
 from trainer.run import open_run
 from trainer.sources import Synchronous
 from trainer.types import Group, Rollout
@@ -143,17 +144,56 @@ def failing(monkeypatch, call, version):
     monkeypatch.setattr(Synchronous, call, fails)
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        ("take", r"no engine is left; the last good checkpoint is .*step-000002: resume from it"),
-        ("update", r"no engine is left; there is no checkpoint yet: start again"),
-    ],
-)
-def test_a_failed_engine_leaves_a_checkpoint_when_it_fails_between_two_steps(
-    tmp_path, tiny_model, monkeypatch, call, words
+def results(folder, event):
+    """What steps or evaluations came to, by step: each once."""
+    keys = ["pass_rate"] if event == "eval" else ["reward", "loss", "grad_norm"]
+    rows = [row for row in read(folder / "log.jsonl") if row["event"] == event]
+    found = {row["step"]: [row[key] for key in keys] for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+@pytest.mark.parametrize("call", ["take", "update"])
+@pytest.mark.parametrize("mode", [(), ("--pipeline.mode", "off-policy", "--pipeline.k", "2")])
+def test_a_failed_engine_costs_no_step_and_no_evaluation(
+    tmp_path, tiny_model, monkeypatch, call, mode
 ):
-    flags = [*SMALL, "--model.path", str(tiny_model), "--checkpoint.every", "0"]
-    failing(monkeypatch, call, 2)
-    with pytest.raises(EngineError, match=words):
+    flags = [*SMALL, "--model.path", str(tiny_model), "--checkpoint.every", "0", *mode]
+    flags += ["--run.steps", "4", "--eval.every", "2"]
+    config = load(["tiny"], None, flags)
+    loop.train(config, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        failing(patch, call, 2)  # update: of the weights that the evaluation of step 2 waits for
+        words = f"{call}: no engine is left; the last good checkpoint is .*step-000002: resume from"
+        with pytest.raises(EngineError, match=words):
+            loop.train(config, tmp_path / "run")
+    assert sorted(results(tmp_path / "run", "eval")) == ([0, 2] if call == "take" else [0])
+    loop.train(config, tmp_path / "run", resume=True)
+    for event in ("step", "eval"):
+        assert results(tmp_path / "run", event) == results(tmp_path / "whole", event)
+
+
+def test_a_failed_engine_between_steps_of_one_collection_leaves_the_last_checkpoint(
+    tmp_path, tiny_model, monkeypatch
+):
+    """The groups of the steps to come are lost: what is saved must not count them as learned."""
+    flags = [*SMALL, "--model.path", str(tiny_model), "--pipeline.mode", "off-policy"]
+    flags += ["--pipeline.k", "2", "--checkpoint.every", "2", "--run.steps", "4"]
+    failing(monkeypatch, "update", 3)
+    with pytest.raises(EngineError, match=r"the last good checkpoint is .*step-000002: resume"):
         loop.train(load(["tiny"], None, flags), tmp_path / "run")
+
+
+def test_an_alarm_that_asks_for_a_checkpoint_gets_it_once_the_step_is_done(opened):
+    run = opened("--watch.on_critical", "checkpoint", "--checkpoint.every", "0")
+    groups = equal_groups(run, 1.0)
+    for group in groups:
+        for r in group.rollouts:
+            r.finish_reason = "length"
+    loop.judge(run, loop.learn(run, groups, loop.prepare(run, groups), None, 0))
+    assert run.saved == 0
+    loop.save_when_due(run)
+    assert run.saved == 1
+    run.step = 2
+    loop.save_when_due(run)
+    assert run.saved == 1

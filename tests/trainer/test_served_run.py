@@ -122,7 +122,7 @@ def test_a_run_survives_the_kill_of_one_server_and_takes_it_back(children, tmp_p
 
 @pytest.mark.slow
 def test_without_a_server_the_run_ends_with_a_checkpoint_and_resumes_exactly(tmp_path, tiny_model):
-    settings = {"checkpoint__every": 1, "pipeline__deadline_s": 5, "run__steps": 30}
+    settings = {"checkpoint__every": 0, "pipeline__deadline_s": 5, "run__steps": 30}
     with serving.processes(tiny_model, "127.0.0.1") as [child]:
         process = command(*arguments(tmp_path, "a", tiny_model, [child.address], **settings))
         wait_for_step(tmp_path / "a", 3, process)
