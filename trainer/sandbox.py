@@ -326,6 +326,7 @@ def _namespaces() -> list[str]:
         *("--uid", NOBODY, "--gid", NOBODY, "--hostname", "cell"),
         "--clearenv",
         *("--setenv", "HOME", "/tmp", "--setenv", "LANG", "C.UTF-8"),
+        *("--setenv", "MALLOC_ARENA_MAX", "1"),  # else a thread takes 64 MB of address space
         *("--setenv", "LD_LIBRARY_PATH", str(_own_libraries())),
     ]
 

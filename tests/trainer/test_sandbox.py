@@ -104,7 +104,7 @@ def test_a_bubblewrap_that_isolates_nothing_is_found_out(put):
     for hole in (
         "network is reachable",
         "file of the host",
-        "home folder",
+        f"{Path.home()} can be written",
         "outlives",
         "processes",
     ):
@@ -116,14 +116,15 @@ def test_a_bubblewrap_that_isolates_nothing_is_found_out(put):
     [
         ("network", "--share-net"),
         ("a file of the host", "--bind {tmp} {tmp}"),
-        ("the home folder can be written", "--bind {home} {home}"),
+        ("the host's {home} can be written", "--bind {home} {home}"),
         ("processes are visible", "--proc /proc"),
         ("capabilities are left", "--cap-add ALL"),
         ("the environment is visible", '--setenv PROBE "${{PROBE:-none}}"'),
     ],
 )
 def test_a_sandbox_with_one_hole_is_found_out(sandbox, put, hole, options):
-    options = options.format(tmp=tempfile.gettempdir(), home=Path.home())
+    places = {"tmp": tempfile.gettempdir(), "home": Path.home()}
+    hole, options = hole.format(**places), options.format(**places)
     put(
         "#!/bin/bash\nargs=()\n"
         'while [ "$1" != --chdir ]; do args+=("$1"); shift; done\n'
