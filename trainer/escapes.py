@@ -96,12 +96,13 @@ def probe(sandbox: Sandbox) -> None:
             f"{sandbox.bwrap} cannot isolate model-written code here ({e}); allow user namespaces: "
             "sysctl kernel.unprivileged_userns_clone=1, on Ubuntu 24.04 "
             "kernel.apparmor_restrict_unprivileged_userns=0, in Docker --security-opt "
-            "seccomp=unconfined and systempaths=unconfined; nothing runs unsandboxed"
+            "seccomp=unconfined --security-opt apparmor=unconfined; nothing runs unsandboxed"
         ) from e
     if found:
         raise SandboxError(
             f"{sandbox.bwrap} does not isolate model-written code here: {', '.join(found)}; "
-            "install bubblewrap 0.8 or newer on a kernel of 5.14 or newer; nothing runs unsandboxed"
+            "look for a wrapper in bwrap's place, or install bubblewrap 0.8 or newer; nothing runs "
+            "unsandboxed"
         )
 
 
@@ -129,7 +130,9 @@ def _naked(sandbox: Sandbox, mark: str) -> list[str]:
         finally:
             written = _taken_back(mark, [Path("/etc"), Path(file.name).parent, home])
         found += [f"the host's {folder} can be written" for folder in written]
-        if not select.select([end], [], [], LINGER_S)[0]:
+        poll = select.poll()
+        poll.register(end, select.POLLIN)
+        if not poll.poll(LINGER_S * 1e3):
             found.append("a process outlives the sandbox")
     return found
 

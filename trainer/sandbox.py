@@ -306,7 +306,9 @@ class Cell:
 
     def _read(self, file: int) -> bytes:
         left = self._end - time.monotonic()
-        if not select.select([file], [], [], max(0.0, left))[0]:
+        poll = select.poll()
+        poll.register(file, select.POLLIN)
+        if not poll.poll(max(0.0, left * 1e3)):
             raise SandboxError("the sandbox did not end in time; is the machine overloaded?")
         return os.read(file, 1 << 16)
 
@@ -340,9 +342,9 @@ def _folders() -> list[str]:
             options += ["--symlink", os.readlink(folder), folder]
         elif os.path.isdir(folder):
             options += ["--ro-bind", folder, folder]
-    if not str(own).startswith(LIBRARIES):
+    if not any(own.is_relative_to(folder) for folder in LIBRARIES):
         options += ["--ro-bind", str(own), str(own)]
-    packages = Path(os.__file__).parent / "site-packages"
+    packages = Path(os.path.realpath(os.__file__)).parent / "site-packages"
     if packages.is_dir():
         options += ["--tmpfs", str(packages), "--remount-ro", str(packages)]
     options += ["--ro-bind", python, python, "--ro-bind-try", *("/etc/ld.so.cache",) * 2]

@@ -2,8 +2,9 @@
 
 A deny-list, not an allow-list: it takes away what a program that reads, computes and writes has no
 use for. Refused with EPERM are new processes (threads are allowed), executing files, looking into
-other processes, namespaces and mounts, kernel interfaces with a history of holes (bpf, io_uring,
-userfaultfd, perf events, keyrings), and memory that no limit counts (memfd, System V, queues).
+other processes or changing their limits and priorities, namespaces and mounts, kernel interfaces
+with a history of holes (bpf, io_uring, userfaultfd, perf events, keyrings), and memory that no limit
+counts (memfd, System V, queues).
 A call by another architecture's numbers ends the process.
 """
 
@@ -30,8 +31,10 @@ ALIKE = {
     "fspick": 433,
     "pidfd_open": 434,
     "pidfd_getfd": 438,
+    "process_madvise": 440,
     "mount_setattr": 442,
     "memfd_secret": 447,
+    "process_mrelease": 448,
 }
 X86_64 = {
     "shmget": 29,
@@ -41,32 +44,45 @@ X86_64 = {
     "semget": 64,
     "msgget": 68,
     "ptrace": 101,
+    "setpriority": 141,
+    "sched_setparam": 142,
+    "sched_setscheduler": 144,
     "pivot_root": 155,
     "chroot": 161,
     "mount": 165,
     "umount2": 166,
+    "sched_setaffinity": 203,
     "mq_open": 240,
     "add_key": 248,
     "request_key": 249,
     "keyctl": 250,
+    "ioprio_set": 251,
+    "migrate_pages": 256,
     "unshare": 272,
+    "move_pages": 279,
     "perf_event_open": 298,
     "setns": 308,
     "process_vm_readv": 310,
     "process_vm_writev": 311,
     "kcmp": 312,
+    "sched_setattr": 314,
     "memfd_create": 319,
     "bpf": 321,
     "execveat": 322,
     "userfaultfd": 323,
 }
 AARCH64 = {
+    "ioprio_set": 30,
     "umount2": 39,
     "mount": 40,
     "pivot_root": 41,
     "chroot": 51,
     "unshare": 97,
     "ptrace": 117,
+    "sched_setparam": 118,
+    "sched_setscheduler": 119,
+    "sched_setaffinity": 122,
+    "setpriority": 140,
     "mq_open": 180,
     "msgget": 186,
     "semget": 190,
@@ -75,18 +91,21 @@ AARCH64 = {
     "request_key": 218,
     "keyctl": 219,
     "execve": 221,
+    "migrate_pages": 238,
+    "move_pages": 239,
     "perf_event_open": 241,
     "setns": 268,
     "process_vm_readv": 270,
     "process_vm_writev": 271,
     "kcmp": 272,
+    "sched_setattr": 274,
     "memfd_create": 279,
     "bpf": 280,
     "execveat": 281,
     "userfaultfd": 282,
 }
-# machine: AUDIT_ARCH of linux/audit.h, number of clone, the refused calls
-MACHINES = {"x86_64": (0xC000003E, 56, X86_64), "aarch64": (0xC00000B7, 220, AARCH64)}
+# machine: AUDIT_ARCH of linux/audit.h, numbers of clone and prlimit64, the refused calls
+MACHINES = {"x86_64": (0xC000003E, 56, 302, X86_64), "aarch64": (0xC00000B7, 220, 261, AARCH64)}
 CLONE3 = 435
 CLONE_THREAD = 0x10000
 X32 = 0x40000000  # numbers of x86_64's second calling convention begin here
@@ -116,7 +135,7 @@ def filter_code(machine: str = "") -> bytes:
             f"no system-call filter for {machine}: model-written code runs on "
             f"{' and '.join(MACHINES)} only"
         )
-    architecture, clone, refused = MACHINES[machine]
+    architecture, clone, prlimit, refused = MACHINES[machine]
     code = [
         (LOAD, 0, 0, ARCHITECTURE),
         (EQUAL, 1, 0, architecture),
@@ -130,6 +149,11 @@ def filter_code(machine: str = "") -> bytes:
     for number in sorted({**ALIKE, **refused}.values()):
         code += [(EQUAL, 0, 1, number), (RETURN, 0, 0, REFUSE)]
     code += [
+        (EQUAL, 0, 4, prlimit),
+        (LOAD, 0, 0, FIRST_ARGUMENT),
+        (EQUAL, 0, 1, 0),  # its own limits
+        (RETURN, 0, 0, ALLOW),
+        (RETURN, 0, 0, REFUSE),
         (EQUAL, 0, 4, clone),
         (LOAD, 0, 0, FIRST_ARGUMENT),
         (ANY_BIT, 0, 1, CLONE_THREAD),

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -227,6 +229,7 @@ def test_a_function_with_a_builtins_name_is_tested_only_when_nothing_else_is():
     [
         ({"tests": {"inputs": ["1"], "outputs": []}}, "line 1: 1 inputs and 0 outputs"),
         ({"tests": []}, "line 1: no tests"),
+        ({"tests": ["assert len('a') == 1"]}, "line 1: the test .* takes nothing from the program"),
         ({"tests": [1]}, "line 1: tests of no known shape"),
         ({"tests": "assert ("}, r"line 1: the test 'assert \(' is not Python"),
         ({"tests": [{"input": "x y", "output": "1"}], "fn_name": "f"}, "not one JSON value a line"),
@@ -290,6 +293,40 @@ def test_gold_is_paid_and_nothing_is_not_through_the_verifiers_processes(task, p
         assert [verdict.reward for verdict in verifier.score(answers)] == [0.5, 0.0]
     finally:
         verifier.close()
+
+
+def descendants(pid):
+    try:
+        inner = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except FileNotFoundError:
+        return set()
+    return {pid for child in inner for pid in ({child} | descendants(child))}
+
+
+def alive(pids):
+    """Those of the processes that run; a zombie that nobody reaps does not."""
+    found = set()
+    for pid in pids:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            found |= {pid} - ({pid} if state in "ZX" else set())
+    return found
+
+
+def test_a_verifier_that_is_killed_takes_its_sandbox_along(task, path):
+    verifier = Verifier("code", {"path": path, "held_out": path_of_one(path), "test_s": 4.0})
+    item = task.item("train", 0)
+    verifier.submit([Answer(0, block("while True: pass"), item.question, item.answer)])
+    end, found = time.monotonic() + 20, set()
+    while len(found) < 4 and time.monotonic() < end:  # worker, bwrap, keeper, program
+        worker = str(verifier._workers[0].child.process.pid)
+        found = alive({worker} | descendants(worker))
+        verifier.poll(0.01)
+    assert len(found) >= 4
+    verifier.close()
+    while alive(found) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert alive(found) == set()
 
 
 def test_a_wrong_solution_of_the_file_stops_everything(isolated, tmp_path):

@@ -19,6 +19,8 @@ from trainer.inside.plain import decode, encode
 from trainer.sandbox import Limits, Sandbox, find_bwrap, open_sandbox
 from trainer.seccomp import filter_code
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are Linux's")
+
 # a stranger in bwrap's place that isolates nothing: it runs what stands behind --
 LIAR = f"""#!{sys.executable}
 import json, os, sys
@@ -312,13 +314,24 @@ def test_when_the_time_of_all_tests_is_spent_the_rest_is_not_run():
 
 def test_the_keeper_cannot_be_killed_stopped_or_traced(sandbox):
     program = (
-        "import os, signal, ctypes\nlibc = ctypes.CDLL(None)\n"
+        "import os, signal, resource, ctypes\nlibc = ctypes.CDLL(None)\n"
         "for n in (9, 15, 19, 6, 11): os.kill(1, n)\n"
         "assert libc.ptrace(16, 1, 0, 0) == -1\n"
         "try: os.kill(-1, 9)\nexcept OSError: pass\n"
+        "try: resource.prlimit(1, resource.RLIMIT_NOFILE, (0, 0))\n"
+        "except PermissionError: print('refused')\n"
+        "assert os.getpriority(os.PRIO_PROCESS, 1) == 0\n"
+        "try: os.setpriority(os.PRIO_PROCESS, 1, 19)\nexcept OSError: print('refused')\n"
+        "resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
         "print('still here')"
     )
-    assert outcomes(sandbox, program, [b"", b""]) == [("ok", b"still here\n")] * 2
+    assert outcomes(sandbox, program, [b"", b""]) == [("ok", b"refused\nrefused\nstill here\n")] * 2
+
+
+def test_the_keeper_cannot_be_traced_even_without_the_filter(sandbox):
+    program = "import ctypes\nprint(ctypes.CDLL(None).ptrace(16, 1, 0, 0))"  # PTRACE_ATTACH
+    with closing(sandbox.start(program, "stdin", [b""], filtered=False)) as cell:
+        assert list(cell.results(1)) == [("ok", b"-1\n")]
 
 
 def test_what_a_program_writes_to_other_descriptors_reaches_nobody(sandbox):
@@ -353,9 +366,17 @@ def verdict(code, arch, number, flags=0):
     ("machine", "arch", "calls"),
     [
         # numbers from the kernel's tables: arch/x86/entry/syscalls/syscall_64.tbl
-        ("x86_64", 0xC000003E, {"read": 0, "clone": 56, "fork": 57, "execve": 59, "ptrace": 101}),
+        (
+            "x86_64",
+            0xC000003E,
+            {"read": 0, "clone": 56, "prlimit64": 302, "fork": 57, "execve": 59, "ptrace": 101},
+        ),
         # include/uapi/asm-generic/unistd.h
-        ("aarch64", 0xC00000B7, {"read": 63, "clone": 220, "execve": 221, "ptrace": 117}),
+        (
+            "aarch64",
+            0xC00000B7,
+            {"read": 63, "clone": 220, "prlimit64": 261, "execve": 221, "ptrace": 117},
+        ),
     ],
 )
 def test_the_filter_refuses_processes_and_lets_threads_pass(machine, arch, calls):
@@ -364,6 +385,8 @@ def test_the_filter_refuses_processes_and_lets_threads_pass(machine, arch, calls
     assert verdict(code, arch, calls["clone"], 0x10000 | 0x100) == "allow"  # CLONE_THREAD
     assert verdict(code, arch, calls["clone"], 17) == 1  # EPERM; SIGCHLD is what fork asks for
     assert verdict(code, arch, 435) == 38  # clone3: ENOSYS, so that the C library takes clone
+    assert verdict(code, arch, calls["prlimit64"], 0) == "allow"
+    assert verdict(code, arch, calls["prlimit64"], 1) == 1
     for name in {"fork", "execve", "ptrace"} & set(calls):
         assert verdict(code, arch, calls[name]) == 1
     assert verdict(code, 0x40000003, calls["read"]) == "kill"  # i386

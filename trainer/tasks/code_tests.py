@@ -288,6 +288,11 @@ def _scripts(trees: list[ast.Module], record: dict[str, Any], where: str, soluti
         names = _free(whole) | imported | ({entry} & _loaded(whole))
         # a problem about a function called sum is about no other
         names = names or (_defined(solution) & _loaded(whole))
+        if not names:
+            raise TaskError(
+                f"{where}: the test {ast.unparse(tree)[-40:]!r} takes nothing from the program, so "
+                "any would pass it; leave it out"
+            )
         given.append((ast.unparse(whole), sorted(names)))
         everything |= names
     return Tests("assert", given, [], names=tuple(sorted(everything)))
