@@ -2,10 +2,9 @@
 
 A deny-list, not an allow-list: it takes away what a program that reads, computes and writes has no
 use for. Refused with EPERM are new processes (threads are allowed), executing files, looking into
-other processes or changing their limits and priorities, namespaces and mounts, kernel interfaces
-with a history of holes (bpf, io_uring, userfaultfd, perf events, keyrings), and memory that no limit
-counts (memfd, System V, queues).
-A call by another architecture's numbers ends the process.
+other processes or changing their limits and priorities, namespaces, mounts, parts of the kernel
+with a history of holes (bpf, io_uring, userfaultfd, perf events, keyrings), and memory that no
+limit counts (memfd, System V, queues). A call by another architecture's numbers ends the process.
 """
 
 from __future__ import annotations

@@ -295,6 +295,48 @@ def test_gold_is_paid_and_nothing_is_not_through_the_verifiers_processes(task, p
         verifier.close()
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        {  # HumanEval: the solution goes on where the prompt ends
+            "prompt": 'def larger(a, b):\n    """The larger one."""\n',
+            "canonical_solution": "    return max(a, b)\n",
+            "test": "\n\nMETADATA = {}\n\ndef check(candidate):\n    assert candidate(1, 2) == 2\n",
+            "entry_point": "larger",
+        },
+        {  # MBPP: a function with a builtin's name, and a module of the tests'
+            "text": "Sum the common divisors.",
+            "code": "def sum(a, b):\n    return __builtins__.sum(range(a, b))",
+            "test_setup_code": "import math",
+            "test_list": ["assert sum(1, 3) == 3", "assert math.sqrt(sum(4, 5)) == 2"],
+        },
+        {  # LiveCodeBench: arguments a line, in JSON
+            "question": "Join.",
+            "starter_code": "class Solution:\n    def join(self, parts, by): ...",
+            "public_test_cases": json.dumps(
+                [{"input": '["a", "b"]\n"-"', "output": '"a-b"', "testtype": "functional"}]
+            ),
+            "metadata": json.dumps({"func_name": "join"}),
+            "solution": "class Solution:\n    def join(self, parts, by): return by.join(parts)",
+        },
+        {  # PRIME and verl: a chat, and the tests within
+            "prompt": [{"role": "system", "content": "Code."}, {"role": "user", "content": "Add."}],
+            "reward_model": {"ground_truth": json.dumps({"inputs": ["1 2"], "outputs": ["3"]})},
+            "solution": "```python\nprint(sum(map(int, input().split())))\n```",
+        },
+        {  # KodCode: test functions that import the program
+            "question": "Negate.",
+            "test": "from solution import negate\n\ndef test_one():\n    assert negate(1) == -1\n",
+            "solution": "def negate(x):\n    return -x",
+        },
+    ],
+)
+def test_rows_as_data_sets_write_them_pay_their_gold(isolated, tmp_path, row):
+    task = make_task("code", {"path": write(tmp_path / "a", [row]), "held_out": two(tmp_path)})
+    item = task.item("train", 0)
+    assert task.score(task.gold(item), item.question, item.answer) == 1.0
+
+
 def descendants(pid):
     try:
         inner = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
