@@ -4,8 +4,8 @@
 
 The program reads a number and prints its double. Bare is one Python process a test, without
 isolation (``python -I -S``, the flags of the sandbox), one after the other. Ours is one sandbox
-with a forked process a test, as the task `code` runs it: for standard input, and for assert scripts,
-a test of which takes two. They run in turn; medians of wall time, and of all processes' CPU time.
+with a forked process a test, as the task `code` runs it: for standard input, and for assert
+scripts, which take two a test. They run in turn; medians of wall and of all processes' CPU time.
 """
 
 from __future__ import annotations
