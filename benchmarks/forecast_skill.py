@@ -1,7 +1,8 @@
 """How well does the forecast do on real curves? Ours beside simple peers, by source and pooled.
 
     python benchmarks/forecast_skill.py         the 29 curves of data/real_curves.csv, 10 seconds
-    python benchmarks/forecast_skill.py FILE    any tidy file: curve, source, step, accuracy
+    python benchmarks/forecast_skill.py --sizes the curves whose evaluation size is known, given it
+    python benchmarks/forecast_skill.py FILE    any tidy file: curve, source, step, accuracy, n
 
 Each curve is fitted on the first 10, 25 and 50 % of its steps and the mean of its last tenth is
 predicted. Columns: mean absolute error in points of accuracy, averaged over sources / over curves;
@@ -12,9 +13,9 @@ line in ln(step), and least-squares fits of the sigmoid, the power law and the e
 
 from __future__ import annotations
 
+import argparse
 import csv
 import os
-import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -38,20 +39,21 @@ FORECASTS = {
 }
 
 
-def read(path):
-    """Runs, and the source of each."""
-    table = defaultdict(lambda: ([], []))
+def read(path, sizes=False):
+    """Runs, with their evaluation sizes if `sizes`, and the source of each."""
+    table = defaultdict(list)
     sources = {}
     with open(path, encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            steps, scores = table[row["curve"]]
-            steps.append(float(row["step"]))
-            scores.append(float(row["accuracy"]))
-            sources[row["curve"]] = row["source"]
+            if not sizes or row["n"]:
+                table[row["curve"]].append(row)
+                sources[row["curve"]] = row["source"]
     runs = []
-    for name, (steps, scores) in table.items():
-        data = {"run": [name] * len(steps), "step": steps, "accuracy": scores}
-        runs += list(curvefit.load(data))
+    for name, rows in table.items():
+        columns = ["step", "accuracy", "n"] if sizes else ["step", "accuracy"]
+        data = {column: [float(row[column]) for row in rows] for column in columns}
+        data["run"] = [name] * len(rows)
+        runs += list(curvefit.load(data, n="n" if sizes else None))
     return runs, sources
 
 
@@ -78,7 +80,11 @@ def by_source(errors, sources):
 
 
 def main() -> None:
-    runs, sources = read(sys.argv[1] if len(sys.argv) > 1 else DATA)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", nargs="?", default=DATA)
+    parser.add_argument("--sizes", action="store_true")
+    args = parser.parse_args()
+    runs, sources = read(args.file, args.sizes)
     print(f"{len(runs)} curves of {len(set(sources.values()))} sources\n")
     print("| forecast | " + " | ".join(f"{share:.0%}" for share in ORIGINS) + " |")
     print("|---|" + "---|" * len(ORIGINS))

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         InputError,
     )
     from curvefit.fit import Fit, fit
+    from curvefit.follow import follow
     from curvefit.laws import LAWS, curve
     from curvefit.plot import plot
     from curvefit.readers import load
@@ -70,6 +71,7 @@ __all__ = [
     "curve",
     "decide",
     "fit",
+    "follow",
     "load",
     "plot",
     "scan",
@@ -84,6 +86,7 @@ _MODULES = {
     "curvefit.decide": "Decision decide",
     "curvefit.errors": "AmbiguousColumn CurvefitError CurvefitWarning FitError InputError",
     "curvefit.fit": "Fit fit",
+    "curvefit.follow": "follow",
     "curvefit.laws": "LAWS curve",
     "curvefit.plot": "plot",
     "curvefit.readers": "load",
@@ -95,7 +98,7 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names.sp
 
 
 class _Package(ModuleType):
-    """A package in which `fit` and `plot` stay functions when the modules of that name load."""
+    """A package in which `fit` or `plot` stay functions when modules of that name load."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if not (name in _HOME and isinstance(value, ModuleType)):

@@ -39,7 +39,8 @@ Numbers are plain: 100000, 1e5, 0.25. Lists are separated by commas. X is always
 x column; Y is a score as it stands in the fit, pass rates as fractions.
 
 Results go to standard output, everything else to standard error. Exit code: 0 fitted; 1 nothing
-could be fitted, or --strict and a doubt; 2 usage, unreadable input or unwritable output.
+could be fitted, or --strict and a doubt; 2 usage, unreadable input or unwritable output; 130
+interrupted (Ctrl-C).
 """
 
 
@@ -79,6 +80,7 @@ def parser() -> argparse.ArgumentParser:
     _add_fit(p.add_argument_group("fit"))
     _add_questions(p.add_argument_group("questions"))
     _add_decisions(p.add_argument_group("decisions"))
+    _add_growing(p.add_argument_group("growing logs"))
     _add_output(p.add_argument_group("output"))
     return p
 
@@ -235,6 +237,23 @@ def _add_decisions(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def _add_growing(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add(
+        "--follow",
+        action="store_true",
+        help="refit as the log grows: after the report a line for each new evaluation, with how "
+        "the forecast moved (--json: a document a line); files asked for are written anew each "
+        "time; ends when a log of train-rl says that its run has ended, or with Ctrl-C",
+    )
+    add(
+        "--every",
+        metavar="SECONDS",
+        type=value.positive,
+        help="how often --follow looks at the files (default: 2; less often where reading is slow)",
+    )
+
+
 def _add_output(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--json", action="store_true", help="one JSON document on standard output, not the table")
@@ -297,8 +316,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args = _parse(argv)
         _one_thread()
-        from curvefit.command import run
-
+        if args.follow:
+            from curvefit.follow_command import run
+        else:
+            from curvefit.command import run
         return run(args, [PROG, *argv])
     except BrokenPipeError:
         _silence_stdout()

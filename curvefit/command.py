@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from curvefit import outputs, report
@@ -28,7 +29,7 @@ from curvefit.wording import count, listed, printable
 if TYPE_CHECKING:
     from curvefit.runs import Note, Run, Runs
 
-__all__ = ["run"]
+__all__ = ["fitted", "output_files", "printed", "run", "say", "tell", "write_files"]
 
 MAX_NOTES = 12
 SHOW_PROGRESS = 20  # runs; fewer are done before anyone could read it
@@ -52,29 +53,30 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
     codes: list[int] = []
     try:
         outputs.check(args)
-        refuse_inputs(_outputs(args), args.files)
+        refuse_inputs(output_files(args), args.files)
         runs = _load(args, codes)
     except InputError as error:
-        _say("error", error)
+        say("error", error)
         return error.exit_code
-    _notes(runs)
-    fits, refused = _fits(runs, args)
+    tell(runs)
+    fits, unfitted = _fits(runs, args)
     if not fits:
-        return max(codes + refused)
-    _notes([replace(found.run, notes=_of_window(found.run)) for found in fits])
-    answers = answer(runs, fits, args, lambda error: _refused(error, codes))
-    _write_files(fits, args, command, answers, codes)
-    _print(fits, args, command, answers)
+        return max(codes + unfitted)
+    tell([replace(found.run, notes=_of_window(found.run)) for found in fits])
+
+    def refused(error: CurvefitError) -> None:
+        codes.append(error.exit_code)
+        say("error", error)
+
+    answers = answer(runs, fits, args, refused)
+    write_files(fits, args, command, answers, refused)
+    _show(fits, args, command, answers)
     doubtful = args.strict and any(doubts_of(found, args.at) for found in fits)
     return max([*codes, int(doubtful)])
 
 
-def _refused(error: CurvefitError, codes: list[int]) -> None:
-    codes.append(error.exit_code)
-    _say("error", error)
-
-
-def _say(kind: str, message: object) -> None:
+def say(kind: str, message: object) -> None:
+    """Say one line on standard error."""
     text = str(message).encode("utf-8", "backslashreplace").decode("utf-8")
     print(f"{PROG}: {kind}: {text}", file=sys.stderr)
 
@@ -97,7 +99,7 @@ def _load(args: argparse.Namespace, codes: list[int]) -> Runs:
         except InputError as error:
             refused = error
             codes.append(error.exit_code)
-            _say("error", error)
+            say("error", error)
     if not readable:
         raise InputError(f"none of the {len(args.files)} files can be read") from refused
     return _read(args, readable)
@@ -120,7 +122,7 @@ def _of_window(run: Run) -> tuple[Note, ...]:
     return tuple(note for note in run.notes if note.code == TRANSIENT)
 
 
-def _notes(runs: Sequence[Run]) -> None:
+def tell(runs: Sequence[Run]) -> None:
     """Say what reading decided: once for each sentence, with the runs that it holds for."""
     told: dict[str, list[Run]] = {}
     for found in runs:
@@ -131,9 +133,9 @@ def _notes(runs: Sequence[Run]) -> None:
         files = dict.fromkeys(found.file for found in holders)
         alone = len(holders) == 1 or len(files) > 1
         where = listed((found.name for found in holders) if alone else files, 3)
-        _say("note", message if everywhere else f"{where}: {message}")
+        say("note", message if everywhere else f"{where}: {message}")
     if len(told) > MAX_NOTES:
-        _say("note", f"and {len(told) - MAX_NOTES} more; read fewer files at once to see them")
+        say("note", f"and {len(told) - MAX_NOTES} more; read fewer files at once to see them")
 
 
 # ---------------------------------------------------------------- fitting
@@ -148,20 +150,20 @@ def _fits(runs: Runs, args: argparse.Namespace) -> tuple[list[Fit], list[int]]:
         if progress:
             print(f"\r{PROG}: {done} of {len(runs)} runs", end="", file=sys.stderr, flush=True)
         try:
-            fits.append(_fit(found, args))
+            fits.append(fitted(found, args, partial(say, "note")))
         except CurvefitError as error:
             refused.append(error.exit_code)
-            _say("error", error)
+            say("error", error)
     if progress:
         print(f"\r{PROG}: {count(len(fits), 'run')} fitted      ", file=sys.stderr)
     return fits, refused
 
 
-def _fit(found: Run, args: argparse.Namespace) -> Fit:
-    """Fit a run; what is warned about on the way is said in a line each."""
+def fitted(found: Run, args: argparse.Namespace, note: Callable[[str], None]) -> Fit:
+    """Fit a run; what is warned about on the way is handed to `note`, a line each."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fitted = fit(
+        result = fit(
             found,
             law=args.law,
             method=args.method,
@@ -171,25 +173,26 @@ def _fit(found: Run, args: argparse.Namespace) -> Fit:
             until=args.until,
         )
     for message in dict.fromkeys(str(warning.message) for warning in caught):
-        _say("note", f"{printable(found.name)}: {message}")
-    return fitted
+        note(f"{printable(found.name)}: {message}")
+    return result
 
 
 # ---------------------------------------------------------------- writing
 
 
-def _outputs(args: argparse.Namespace) -> list[str]:
+def output_files(args: argparse.Namespace) -> list[str]:
+    """Return the files that the options name for output."""
     return [path for path in (args.csv, args.plot, args.html) if path is not None]
 
 
-def _write_files(
+def write_files(
     fits: Sequence[Fit],
     args: argparse.Namespace,
     command: Sequence[str],
     answers: Answers,
-    codes: list[int],
+    refused: Callable[[CurvefitError], None],
 ) -> None:
-    """Write the files asked for; what cannot be written is reported, the others go on."""
+    """Write the files asked for; what cannot be written is handed to `refused`, the rest go on."""
 
     def attempt(path: str | None, content: Callable[[], bytes]) -> None:
         if path is None:
@@ -197,7 +200,7 @@ def _write_files(
         try:
             write(path, content())
         except CurvefitError as error:
-            _refused(error, codes)
+            refused(error)
 
     attempt(args.csv, lambda: outputs.table(fits, answers, args).encode("utf-8"))
     attempt(args.plot, lambda: outputs.drawing(fits, answers, args))
@@ -210,14 +213,18 @@ def _write_files(
     attempt(args.html, page)
 
 
-def _print(
+def _show(
     fits: Sequence[Fit], args: argparse.Namespace, command: Sequence[str], answers: Answers
 ) -> None:
     asked = {"at": args.at, "reach": args.reach}
     if args.json:
         print(report.dumps(report.document(fits, command=command, answers=answers, **asked)))
     else:
-        text = separated(report.texts(fits, **asked), *map(str, answers.all()))
-        encoding = sys.stdout.encoding or "utf-8"
-        print(text.encode(encoding, "backslashreplace").decode(encoding))
+        printed(separated(report.texts(fits, **asked), *map(str, answers.all())))
     sys.stdout.flush()
+
+
+def printed(text: str) -> None:
+    """Print a text; what the terminal's encoding lacks is written as escapes."""
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding))

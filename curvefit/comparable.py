@@ -26,7 +26,7 @@ from curvefit.wording import quoted
 __all__ = ["Excluded", "Grouped", "RecipeOf", "grouped", "recipe_namer"]
 
 RecipeOf = Mapping[str, str] | Callable[[Run], str] | None
-SEED = re.compile(r"^(?P<recipe>.*?)[\s,;:/_.()\[\]-]*seed[\s=_:-]*\d+\W*$", re.IGNORECASE)
+SEED = re.compile(r"^(?P<recipe>.*?)[\s,;:/_.(\[-]*seed[\s=_:-]*\d+\W*$", re.IGNORECASE)
 COLLAPSED = ("no-rise", "fall-after-peak")
 BENCHMARK = re.compile(
     r"(?<![a-z])(math[ _-]?500|aime[ _-]?(?:20)?2\d|amc[ _-]?(?:20)?2\d|gsm[ _-]?8k|olympiad[a-z]*|"
@@ -57,9 +57,9 @@ def recipe_namer(recipe: RecipeOf, word: str = "recipe") -> Callable[[Run], str]
     >>> name = recipe_namer(None)
     >>> import numpy as np
     >>> one = np.ones(3)
-    >>> names = "grpo, seed 1", "grpo-seed2", "grpo (seed=3)", "grpo v2"
+    >>> names = "grpo, seed 1", "grpo-seed2", "grpo (seed=3)", "grpo (b), seed 0", "grpo v2"
     >>> [name(Run(n, one, one, None, one)) for n in names]
-    ['grpo', 'grpo', 'grpo', 'grpo v2']
+    ['grpo', 'grpo', 'grpo', 'grpo (b)', 'grpo v2']
     """
     if recipe is None:
         return _by_name

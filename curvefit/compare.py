@@ -135,7 +135,7 @@ def _compared(found: Grouped, at: float, reach: tuple[float, ...], level: float)
     words = f"the {y_words(run)} at {at:,.7g} {x_words(run)}"
     rankings = (
         rank("score", words, pools.names, pools.score.draws),
-        rank("A", "the asymptote A", pools.names, pools.A.draws),
+        rank("A", "the asymptote A", pools.names, pools.A.draws, _open_A(found)),
     )
     spread = {
         "A": estimate(pools.A.spread, level),
@@ -264,13 +264,18 @@ def _fixed(
 def _notes(found: Grouped, several: bool, spread: dict[str, Estimate]) -> Iterable[str]:
     yield seed_note("A", spread["A"], several)
     yield from lost_notes(found)
-    open_A = [name for name, fits in found.recipes.items() if not any(map(_identified, fits))]
+    open_A = _open_A(found)
     if open_A:
         yield (
             f"A is not identified by any run of {listed(open_A, 5)}: what is said of it rests on "
             "the prior; go by the score"
         )
     yield from column_notes(found)
+
+
+def _open_A(found: Grouped) -> list[str]:
+    """Recipes of which no run identifies A."""
+    return [name for name, fits in found.recipes.items() if not any(map(_identified, fits))]
 
 
 def _identified(fit: Fit) -> bool:

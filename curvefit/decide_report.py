@@ -109,7 +109,7 @@ def sentences(d: Decision) -> list[str]:
 
 def _settled(d: Decision) -> str:
     s, unit = d.settling, x_words(d.run)
-    now = digits.significant(s.now, 2)
+    now, simulated = digits.significant(s.now, 2), f"{s.continuations} simulated continuations"
     known = f"{_subject(d)} is known to {now} (width of the {_level(d)} interval)"
     known = known[:1].upper() + known[1:]
     if s.more == 0.0:
@@ -117,12 +117,12 @@ def _settled(d: Decision) -> str:
     if not math.isfinite(s.more):
         best = s.steps[-1]
         return (
-            f"{known}; not even {best.multiple:g} x the compute brings it under {s.width:.3g} with "
-            f"probability {digits.percent(s.sure)}."
+            f"{known}; not even {best.multiple:g} x the compute brings it under {s.width:.3g} in "
+            f"{digits.percent(s.sure)} of {simulated}."
         )
     return (
         f"{known}; {digits.amount(s.more)} further {unit}{_priced(s.cost)} bring it under "
-        f"{s.width:.3g} with probability {digits.percent(round(s.probability, 2))}."
+        f"{s.width:.3g} in {round(s.probability * s.continuations)} of {simulated}."
     )
 
 

@@ -58,6 +58,13 @@ def _write_new(temporary: str, content: bytes) -> None:
         os.fsync(stream.fileno())
 
 
+def _is_one_file(path: str, other: str) -> bool:
+    """Whether two paths lead to one file, there already or not."""
+    if os.path.isfile(path) and os.path.exists(other):
+        return os.path.samefile(path, other)
+    return not os.path.lexists(path) and os.path.realpath(path) == os.path.realpath(other)
+
+
 def refuse_inputs(outputs: Iterable[str], inputs: Iterable[str]) -> None:
     """Refuse to write over an input, to ``-``, or twice to one file.
 
@@ -72,7 +79,7 @@ def refuse_inputs(outputs: Iterable[str], inputs: Iterable[str]) -> None:
                 "an output file cannot be -: --json alone writes to standard output; name a file"
             )
         for other in inputs:
-            if os.path.isfile(path) and os.path.exists(other) and os.path.samefile(path, other):
+            if _is_one_file(path, other):
                 raise InputError(f"{printable(path)} is an input and would be overwritten")
     if len({os.path.realpath(path) for path in outputs}) < len(outputs):
         raise InputError(f"{printable(outputs[-1])} is named for two outputs; name two files")

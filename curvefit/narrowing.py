@@ -56,7 +56,7 @@ class Settling(NamedTuple):
     `of` is ``A`` or the compute of the score in question; `now` is today's width. `more` is the
     further compute at which the interval is narrow enough with a `probability` of at least `sure`:
     0 if it is already, NaN if not even the last of `steps` will do. `steps` are the multiples of
-    the compute that the search looked at.
+    the compute that the search looked at; probabilities are shares of so many `continuations`.
     """
 
     of: str
@@ -66,6 +66,7 @@ class Settling(NamedTuple):
     more: float
     cost: float
     probability: float
+    continuations: int
     steps: tuple[Step, ...]
 
 
@@ -114,7 +115,7 @@ def settle(
     now = interval_width(fit, of)
     name = of if isinstance(of, str) else f"{of:g}"
     if now <= width:
-        return Settling(name, width, now, sure, 0.0, 0.0 * cost, 1.0, ())
+        return Settling(name, width, now, sure, 0.0, 0.0 * cost, 1.0, count, ())
     longest = continuations(fit, MULTIPLES[-1] * last, count)
 
     def step(multiple: float) -> Step:
@@ -124,9 +125,9 @@ def settle(
 
     steps, enough = _bisected(step, sure)
     if enough is None:
-        return Settling(name, width, now, sure, NAN, NAN, steps[-1].share, steps)
+        return Settling(name, width, now, sure, NAN, NAN, steps[-1].share, count, steps)
     more = (enough.multiple - 1.0) * last
-    return Settling(name, width, now, sure, more, cost * more, enough.share, steps)
+    return Settling(name, width, now, sure, more, cost * more, enough.share, count, steps)
 
 
 def _bisected(step: Callable[[float], Step], sure: float) -> tuple[tuple[Step, ...], Step | None]:

@@ -48,7 +48,7 @@ SHARES = (0.25, 0.55, 0.85)
 RATIOS = (0.2, 0.6, 1.8, 5.0, 15.0, 60.0)
 MAX_GAP = 5.0
 DRIFTS = (0.1, 0.6, 3.5, 20.0, 100.0)  # variance an e-fold, in units of the evaluation noise
-EXTRA = (1.0, 4.0)  # evaluation noise in units of the binomial, which is a floor
+EXTRA = (0.25, 1.0, 4.0)  # evaluation noise in units of the binomial: see drift_grid
 FROM_ZERO = 1.0  # e-folds between step 0 and the first checkpoint
 
 
@@ -143,16 +143,18 @@ def noise_grid(score: FloatArray, n_eval: FloatArray | None) -> NoiseGrid:
 def drift_grid(score: FloatArray, n_eval: FloatArray | None) -> NoiseGrid:
     """The candidates for a forecast that does not believe its law: drifts of several sizes.
 
-    The evaluation noise is binomial or more with `n_eval`, else a single unknown variance.
+    Without `n_eval` the evaluation noise is a single unknown variance. With it the noise is a
+    multiple of the binomial p(1 − p)/n, which is neither a floor nor a ceiling: prompts that stay
+    the same and are all easy or hopeless make it less, since p_i(1 − p_i) averages to less than
+    p(1 − p); seeds and templates that change between evaluations make it more.
     """
     n = len(score)
     if n_eval is None:
         drift, white, scale_known = np.array(DRIFTS), np.ones((len(DRIFTS), n)), False
     else:
         binomial = _binomial(score, n_eval)
-        drift = float(binomial.mean()) * np.tile(DRIFTS, len(EXTRA))
         white = np.repeat(EXTRA, len(DRIFTS))[:, None] * binomial
-        scale_known = True
+        drift, scale_known = white.mean(axis=1) * np.tile(DRIFTS, len(EXTRA)), True
     J = len(drift)
     return NoiseGrid(white, np.zeros(J), np.ones(J), drift, np.full(J, -np.log(J)), scale_known)
 

@@ -25,13 +25,16 @@ QUESTIONS = ("compare", "allocate", "scan")
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse what no file can hold.
+    """Refuse what no file can hold, and an option that says nothing without another.
 
     Raises
     ------
     InputError
-        If two questions would take over one file, or LaTeX is asked for anything but a comparison.
+        If two questions would take over one file, LaTeX is asked for anything but a comparison, or
+        ``--every`` stands without ``--follow``.
     """
+    if args.every is not None and not args.follow:
+        raise InputError("--every says how often --follow looks: add --follow")
     asked = [f"--{name}" for name in QUESTIONS if getattr(args, name)]
     for option in ("plot", "csv"):
         if getattr(args, option) is not None and len(asked) > 1:

@@ -131,13 +131,13 @@ def document(
     }
 
 
-def dumps(record: dict[str, Any]) -> str:
-    """Write a document or a record as ASCII text.
+def dumps(record: dict[str, Any], *, one_line: bool = False) -> str:
+    """Write a document or a record as ASCII text, laid out for people or on one line.
 
     A lone surrogate, which stands for a byte that was not UTF-8 in a file name, is written as the
     six characters of its escape: strict readers refuse the surrogate itself.
     """
-    return json.dumps(_unicode(record), indent=2, allow_nan=False)
+    return json.dumps(_unicode(record), indent=None if one_line else 2, allow_nan=False)
 
 
 def _unicode(value: Any) -> Any:

@@ -130,11 +130,12 @@ def write_shards(folder: Path, state: dict[str, Any]) -> None:
         raise CheckpointError(f"cannot write the checkpoint {folder.parent}: {_first(e)}") from e
 
 
-def read_learner(path: Path, blank: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def read_learner(path: Path, blank: Callable[[set[str]], dict[str, Any]]) -> dict[str, Any]:
     """Read the learner's state of a checkpoint written by any number of ranks.
 
     A collective when the checkpoint has shards and there is a process group. `blank` makes a state
-    to be filled: the tensors that this rank wants, spread as it wants them.
+    to be filled, told the names of what is stored: the tensors that this rank wants, spread as it
+    wants them.
 
     Raises
     ------
@@ -148,7 +149,8 @@ def read_learner(path: Path, blank: Callable[[], dict[str, Any]]) -> dict[str, A
     try:
         if not (path / SHARDS).is_dir():
             return torch.load(path / "state.pt", weights_only=True, mmap=True)["learner"]
-        state = {"learner": blank()}
+        names = dcp.FileSystemReader(path / SHARDS).read_metadata().state_dict_metadata
+        state = {"learner": blank({name.removeprefix("learner.") for name in names})}
         with warnings.catch_warnings():  # one rank alone is meant
             warnings.filterwarnings("ignore", message=".*is disabled, unavailable or uninit")
             dcp.load(state, checkpoint_id=path / SHARDS, no_dist=not dist.is_initialized())
@@ -165,10 +167,14 @@ def _first(e: Any) -> str:
     return f"rank {rank}: {(str(error).splitlines() or [type(error).__name__])[0]}"
 
 
-def check_room(folder: Path, model: Any, keep: int) -> None:
-    """Refuse to start when the checkpoints to come would not fit: weights and two moments each."""
+def check_room(folder: Path, model: Any, keep: int, *, reference: bool = False) -> None:
+    """Refuse to start when the checkpoints to come would not fit.
+
+    Weights and two moments each, and with `reference` its weights.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    size = sum(p.numel() * p.element_size() for p in model.parameters()) * 3
+    copies = 4 if reference else 3
+    size = sum(p.numel() * p.element_size() for p in model.parameters()) * copies
     free = shutil.disk_usage(folder).free
     if free < size * (keep + 1):
         raise CheckpointError(

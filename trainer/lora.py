@@ -2,7 +2,8 @@
 
 A linear layer of weight W computes W x + (α/r) B A x (arXiv:2106.09685, equation 3) with A [r, in]
 random and B [out, r] zero at the start. The engine gets W + (α/r) B A under the name of W. The
-reference policy of the KL term is the model with the adapters' scale at 0: it costs no copy.
+reference policy of the KL term is the model with the adapters' scale at 0, which costs no copy;
+after a reset it is the model with the adapters of that time, which are put in their place to score.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from trainer.errors import ConfigError
 from trainer.settings import Config
 
-__all__ = ["add_adapters", "base_alone", "merged"]
+__all__ = ["adapters_of", "add_adapters", "base_alone", "merged", "with_adapters"]
 
 ADAPTER = "default"
 
@@ -77,6 +78,23 @@ def base_alone(model: nn.Module) -> Iterator[None]:
     finally:
         for layer in adapted:
             layer.set_scale(ADAPTER, 1.0)
+
+
+def adapters_of(model: nn.Module) -> dict[str, Tensor]:
+    """Return a copy of the adapters by name; of a sharded model, of this rank's share."""
+    state = model.state_dict()
+    return {n: state[n].clone() for n, p in model.named_parameters() if p.requires_grad}
+
+
+@contextmanager
+def with_adapters(model: nn.Module, adapters: dict[str, Tensor]) -> Iterator[None]:
+    """Within, the model computes with these adapters; after, with its own, bit for bit."""
+    own = adapters_of(model)
+    model.load_state_dict(adapters, strict=False)
+    try:
+        yield
+    finally:
+        model.load_state_dict(own, strict=False)
 
 
 def merged(model: nn.Module, weights: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -21,6 +21,7 @@ from trainer.ledger import SCHEMA, Ledger
 from trainer.placement import Placement, placed
 from trainer.progress import Progress
 from trainer.ranks import Ranks
+from trainer.reset import Resets
 from trainer.rollout import RolloutWorker
 from trainer.settings import Config
 from trainer.sources import Pipelined, Source, Synchronous
@@ -59,6 +60,7 @@ class Run:
     engine: Engine
     ledger: Ledger
     watcher: Watcher
+    resets: Resets
     progress: Progress
     held_out: list[Prompt]
     step: int = 0
@@ -111,6 +113,7 @@ class Run:
             "learner": None if self.learner.sharded else self.learner.state_dict(),
             "curriculum": self.curriculum.state_dict(),
             "watcher": self.watcher.state_dict(),
+            "resets": self.resets.state_dict(),
             "rng": torch.get_rng_state(),
             "cuda_rng": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
         }
@@ -123,6 +126,7 @@ class Run:
         self.learner.load(path)
         self.curriculum.load_state_dict(state["curriculum"])
         self.watcher.load_state_dict(state["watcher"])
+        self.resets.load_state_dict(state["resets"])
         torch.set_rng_state(state["rng"])
         if state["cuda_rng"]:
             torch.cuda.set_rng_state_all(state["cuda_rng"])
@@ -154,7 +158,8 @@ def open_run(config: Config, folder: Path, *, resume: bool, ranks: Ranks | None 
     prompts = setup.make_prompts(config, task, tokenizer)
     held_out = prompts.held_out(config.eval.prompts)
     if config.learner.lora_rank == 0:  # adapters are small
-        checkpoint.check_room(folder / "checkpoints", model, config.checkpoint.keep)
+        kept, pulled = config.checkpoint.keep, config.kl.coef > 0
+        checkpoint.check_room(folder / "checkpoints", model, kept, reference=pulled)
     worker, engine = setup.make_worker(
         config, placement, directory, folder, tokenizer, prompts.task
     )
@@ -173,6 +178,7 @@ def open_run(config: Config, folder: Path, *, resume: bool, ranks: Ranks | None 
             engine=engine,
             ledger=ledger,
             watcher=Watcher(config),
+            resets=Resets(config),
             progress=progress,
             held_out=held_out,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainer.conflicts import of_engine, of_learner
+from trainer.conflicts import of_engine, of_learner, of_reset
 from trainer.errors import ConfigError
 
 __all__ = ["SECTIONS", "Config", "check", "passes"]
@@ -179,11 +179,25 @@ class Reward:
 
 @dataclass(frozen=True)
 class Kl:
-    """The pull to the reference policy, the model that the run started from."""
+    """The pull to the reference policy: the model that the run started from, or the last reset."""
 
     coef: float = _s(0.0, "β; 0: no reference is kept")
     estimator: str = _s("k2", "k1, k2 or k3", ("k1", "k2", "k3"))
     place: str = _s("loss", "in the loss or in the reward", ("loss", "reward"))
+
+
+@dataclass(frozen=True)
+class Reset:
+    """ProRL's reset of reference and optimiser; the rule stands in reset.py. All 0: never."""
+
+    stall_evals: int = _s(
+        0, "W: reset when the best pass rate has not risen in so many evaluations"
+    )
+    min_gain: float = _s(0.0, "δ: a rise of the best that is no larger counts as none")
+    drop_se: float = _s(0.0, "z: reset when two evaluations running are so many errors below best")
+    kl_above: float = _s(0.0, "κ: reset when the mean KL since the last evaluation is above")
+    every_evals: int = _s(0, "N: reset after so many evaluations in any case (ProRLv2)")
+    optimizer: bool = _s(True, "forget AdamW's moments too (ProRL); false: keep them (ProRLv2)")
 
 
 @dataclass(frozen=True)
@@ -244,6 +258,7 @@ class Config:
     loss: Loss = field(default_factory=Loss)
     reward: Reward = field(default_factory=Reward)
     kl: Kl = field(default_factory=Kl)
+    reset: Reset = field(default_factory=Reset)
     optim: Optim = field(default_factory=Optim)
     eval: Eval = field(default_factory=Eval)
     watch: Watch = field(default_factory=Watch)
@@ -269,6 +284,7 @@ SECTIONS: dict[str, type] = {
         Loss,
         Reward,
         Kl,
+        Reset,
         Optim,
         Eval,
         Watch,
@@ -279,7 +295,12 @@ SECTIONS: dict[str, type] = {
 
 def check(config: Config) -> None:
     """Refuse what cannot be right, before anything is loaded; the first problem is raised."""
-    for problem, message in [*_problems(config), *of_engine(config), *of_learner(config)]:
+    for problem, message in [
+        *_problems(config),
+        *of_engine(config),
+        *of_learner(config),
+        *of_reset(config),
+    ]:
         if problem:
             raise ConfigError(message)
 

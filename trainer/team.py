@@ -79,6 +79,10 @@ class Team:
         """Gather the whole weights by name."""
         return self._all("weights", _weights)
 
+    def reset(self, *, optimizer: bool) -> None:
+        """Make the policy the reference on all ranks and, with `optimizer`, forget the moments."""
+        self._all("reset", _reset, optimizer)
+
     def save(self, folder: Path) -> None:
         """Write every rank's share of weights and optimiser below `folder`."""
         self._all("save", _save, folder)
@@ -148,6 +152,11 @@ def _weights(learner: Learner, ranks: Ranks, parts: None) -> dict[str, Tensor]:
     return learner.weights()
 
 
+def _reset(learner: Learner, ranks: Ranks, parts: None, optimizer: bool) -> None:
+    learner.reset(optimizer=optimizer)
+    ranks.collect(None)
+
+
 def _save(learner: Learner, ranks: Ranks, parts: None, folder: Path) -> None:
     learner.save(folder)
     ranks.collect(None)
@@ -162,6 +171,7 @@ DEEDS: dict[str, Callable[..., Any]] = {
     "step": _step,
     "logprobs": _logprobs,
     "weights": _weights,
+    "reset": _reset,
     "save": _save,
     "load": _load,
 }

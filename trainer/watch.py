@@ -71,7 +71,7 @@ class Alarm:
     step : int
     signal : str
     value, threshold : float
-    action : {"warn", "checkpoint", "abort"}
+    action : {"warn", "checkpoint", "abort", "reset"}
     message : str
     """
 

@@ -25,12 +25,12 @@ from curvefit.readers import (
     trainer_log,
 )
 from curvefit.readers.assemble import runs_of
-from curvefit.readers.source import open_source
+from curvefit.readers.source import Source, open_source
 from curvefit.readers.table import Table
 from curvefit.runs import Run, Runs
 from curvefit.wording import printable
 
-__all__ = ["load"]
+__all__ = ["load", "named", "request_of", "runs_in"]
 
 READERS = (trainer_log, json_lines, json_document, console, delimited)
 
@@ -82,16 +82,53 @@ def load(
     >>> runs[0].score.tolist(), runs[0].notes[0].message
     ([0.12, 0.3, 0.41], 'x = step, y = accuracy, run = (all rows)')
     """
-    request = Request(x, y, run, _checked_size(n), gpus, gpu_hours_per_step)
-    runs = [found for table in _tables(source) for found in runs_of(table, request)]
-    return Runs(_with_own_names(runs))
+    request = request_of(x, y, run, n, gpus, gpu_hours_per_step)
+    return named(found for table in _tables(source) for found in runs_of(table, request))
+
+
+def request_of(
+    x: str | None,
+    y: str | None,
+    run: str | None,
+    n: int | str | None,
+    gpus: float | None,
+    gpu_hours_per_step: float | None,
+) -> Request:
+    """Return what is asked of a file, as `load` takes it.
+
+    Raises
+    ------
+    InputError
+        If the size of an evaluation is no whole number of 1 or more.
+    """
+    return Request(x, y, run, _checked_size(n), gpus, gpu_hours_per_step)
+
+
+def runs_in(source: Source, request: Request) -> list[Run]:
+    """Return the runs of one opened file, under the names that the file gives them.
+
+    Raises
+    ------
+    InputError
+        As `load` does.
+    """
+    return [found for table in _read(source) for found in runs_of(table, request)]
+
+
+def named(runs: Iterable[Run]) -> Runs:
+    """Return the runs of all files, each under a name of its own."""
+    return Runs(_with_own_names(list(runs)))
+
+
+def _read(source: Source) -> list[Table]:
+    reader = next(reader for reader in READERS if reader.recognises(source.head))
+    return reader.read(source)
 
 
 def _tables(source: Any) -> Iterable[Table]:
     if isinstance(source, (str, os.PathLike)) or hasattr(source, "read"):
         with open_source(source) as opened:
-            reader = next(reader for reader in READERS if reader.recognises(opened.head))
-            yield from reader.read(opened)
+            yield from _read(opened)
     elif isinstance(source, Mapping) or hasattr(source, "columns"):
         yield from mapping.read(source)
     elif isinstance(source, Iterable):

@@ -62,10 +62,18 @@ class Source:
     complete : bool
         Whether `head` is all there is.
     notes : list of Note
+    growing : bool
+        Whether somebody still writes to it. A last line that is not finished is then not read:
+        a row cut short may look whole (0.5 of 0.53).
+    unfinished : bool
+        Whether a last line was held back for that.
+    ended : bool
+        Whether the log says that its run has ended.
     """
 
-    def __init__(self, stream: IO[Any], file: str) -> None:
+    def __init__(self, stream: IO[Any], file: str, growing: bool = False) -> None:
         self.file = file
+        self.growing, self.unfinished, self.ended = growing, False, False
         self.label = {"-": "standard input", "": "the open file"}.get(file, printable(file))
         self.run = run_name(file)
         self.notes: list[Note] = []
@@ -86,7 +94,10 @@ class Source:
             raise InputError(f"{self.label} {what}: a table with a header line, or JSON, is needed")
 
     def lines(self) -> Iterator[str]:
-        r"""Yield the lines, each with its ``\n``; only the last may lack it. Works once."""
+        r"""Yield the lines, each with its ``\n``; only the last may lack it. Works once.
+
+        Of a file that grows, a last line without ``\n`` comes only if it is a whole JSON object.
+        """
         rest, number = "", 0
         for block in self._blocks():
             lines = (rest + block).split("\n")
@@ -99,7 +110,10 @@ class Source:
                     f"{self.label}: line {number + 1} is longer than {MAX_LINE >> 20} million "
                     "characters: this is neither a table nor a log"
                 )
-        if rest:
+        self.unfinished = self.growing and bool(rest) and not _is_object(rest)
+        if self.unfinished and not number:
+            raise InputError(f"{self.label} has no complete line yet")
+        if rest and not self.unfinished:
             yield rest
 
     def text(self, limit: int) -> str:
@@ -168,7 +182,9 @@ class Source:
 
 
 @contextmanager
-def open_source(source: str | os.PathLike[str] | IO[Any]) -> Iterator[Source]:
+def open_source(
+    source: str | os.PathLike[str] | IO[Any], *, growing: bool = False
+) -> Iterator[Source]:
     """Open a path, ``"-"`` or a file object for the length of a ``with`` block.
 
     Raises
@@ -183,7 +199,7 @@ def open_source(source: str | os.PathLike[str] | IO[Any]) -> Iterator[Source]:
         yield Source(sys.stdin.buffer, "-")
     else:
         with _open(os.fspath(source)) as stream:
-            yield Source(stream, os.fspath(source))
+            yield Source(stream, os.fspath(source), growing)
 
 
 def run_name(file: str) -> str:
@@ -201,6 +217,15 @@ def run_name(file: str) -> str:
     while stem.lower() in GENERIC and folders:
         stem = folders.pop()
     return printable(stem)
+
+
+def _is_object(text: str) -> bool:
+    import json
+
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _open(path: str) -> IO[bytes]:

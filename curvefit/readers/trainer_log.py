@@ -37,6 +37,7 @@ def read(source: Source) -> list[Table]:
         When no evaluation was logged yet, or as `json_lines.parse` does.
     """
     events, lines, notes, dropped = json_lines.parse(source)
+    source.ended = _has_ended(events)
     groups = _groups(source, events, lines)
     tables = [
         table_of_records(source, records, rows, "line", run)
@@ -82,6 +83,12 @@ def _groups(
         name = f"{run} ({printable(split)})" if run in several else run
         groups[name] = ([event for _, event in merged], [line for line, _ in merged])
     return groups
+
+
+def _has_ended(events: list[Record]) -> bool:
+    """Whether the last start of the run has ended; a run may be resumed after its end."""
+    turns = [kind for event in events if (kind := event.get("event")) in ("run", "resume", "end")]
+    return turns[-1:] == ["end"]
 
 
 def _on_cpu(event: Record) -> bool:

@@ -258,10 +258,19 @@ def test_plots_name_every_recipe(two):
     assert any(label.startswith("a: B = ") for label in labels)
 
 
+def test_asymptotes_that_early_checkpoints_do_not_identify_are_not_ranked():
+    """A quarter of nine real logs: scalerl ends above grpo, and its early A lies .12 below."""
+    runs = curvefit.load(sorted((DATA / "train-rl").glob("*.jsonl")))
+    early = compare(runs, recipe=lambda run: run.name.rpartition("-")[0], until="25%")
+    by_A = early.rankings[1]
+    assert not by_A.conclusive
+    assert all(place.rank == 1 for place in by_A.places)  # A of one recipe alone is identified
+
+
 @pytest.mark.slow
 def test_equal_recipes_are_called_different_at_most_one_time_in_twenty():
     called = 0
-    for k in range(100):
+    for k in range(50):
         result = compare([seed_run(f"{name}{k}", s) for name in "ab" for s in range(3)])
         called += result.rankings[1].conclusive
-    assert called <= 9  # 5 expected at most; 9 is its 97th percentile
+    assert called <= 6  # 2.5 expected at most; 6 is its 98th percentile

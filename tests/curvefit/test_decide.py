@@ -91,6 +91,13 @@ def test_more_compute_settles_the_asymptote(early):
     assert all((s.share >= 0.8) == (s.compute >= end) for s in found.steps)
 
 
+def test_a_share_of_few_simulations_is_told_as_a_count(early):
+    decision = decide(early, count=3)
+    share, said = decision.settling.probability, " ".join(str(decision).split())
+    assert decision.settling.continuations == 3
+    assert f"bring it under 0.02 in {round(3 * share)} of 3 simulated continuations." in said
+
+
 def test_bisection_finds_the_least_multiple_that_will_do():
     for least in (*MULTIPLES, np.inf):
 

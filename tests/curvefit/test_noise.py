@@ -104,6 +104,13 @@ def test_white_noise_alone_whitens_by_the_standard_deviation():
     assert white.log_det[0] == pytest.approx(np.log(36.0))
 
 
+def test_a_drift_with_known_size_scales_with_the_evaluation_noise_of_its_candidate():
+    noise = drift_grid(np.array([0.5, 0.5]), np.array([98.0, 98.0]))
+    binomial = 0.25 / 98.0  # (49 + 1) / (98 + 2) is 0.5
+    assert noise.white[:, 0] == pytest.approx(np.repeat([0.25, 1.0, 4.0], len(DRIFTS)) * binomial)
+    assert noise.drift == pytest.approx(np.tile(DRIFTS, 3) * noise.white[:, 0])
+
+
 @pytest.mark.parametrize("n_eval", [None, 4000.0])
 def test_a_drift_is_a_random_walk_in_log_compute(n_eval):
     rng = np.random.default_rng(5)

@@ -62,6 +62,11 @@ def test_json_and_text_need_numpy_alone():
         assert "numpy" in seen
 
 
+def test_following_a_log_needs_numpy_alone():
+    code = "from curvefit.cli import main; main(['data/train-rl/grpo-seed0.jsonl', '--follow'])"
+    assert not loaded_after(code) & set(HEAVY)
+
+
 def test_the_command_line_knows_every_law_and_method():
     assert cli.LAW_NAMES == ("average", *LAWS)
     assert cli.METHOD_NAMES == METHODS

@@ -127,6 +127,19 @@ def test_a_ranking_names_the_best_when_it_is_sure():
     assert ranking.places[0].best > 0.999
 
 
+def test_what_is_not_identified_is_neither_ahead_nor_behind():
+    draws = np.array([normal(0.90, 0.01, 1), normal(0.80, 0.01, 2), normal(0.70, 0.01, 3)])
+    names = ("a", "b", "c")
+    assert rank("A", "the asymptote A", names, draws).conclusive
+    open_c = rank("A", "the asymptote A", names, draws, ["c"])
+    assert [(p.recipe, p.rank) for p in open_c.places] == [("a", 1), ("c", 1), ("b", 2)]
+    assert not open_c.conclusive
+    assert open_c.sentence.endswith("in each pair, where both are identified; surely behind: b")
+    open_a = rank("A", "the asymptote A", names, draws, ["a"])
+    assert [(p.recipe, p.rank) for p in open_a.places] == [("a", 1), ("b", 1), ("c", 2)]
+    assert not open_a.conclusive
+
+
 def test_curves_cross_where_they_do():
     """Lines of slope 1 and 2 in ln C, apart by an offset with sd 0.1: they cross at ln C = 1."""
     ln_C = np.linspace(0.0, 3.0, 31)

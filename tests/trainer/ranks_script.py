@@ -5,6 +5,7 @@ Arguments: a folder with a one-rank checkpoint in it, and a model directory.
 
 import math
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import factory
@@ -38,7 +39,8 @@ def part(cfg):
 
 
 def row(result):
-    return {"loss": result.loss, "grad_norm": result.grad_norm, **result.tally.signals()}
+    kl = result.kl_loss
+    return {"loss": result.loss, "kl": kl, "grad_norm": result.grad_norm, **result.tally.signals()}
 
 
 def trajectory(learner, cfg, steps=STEPS):
@@ -46,6 +48,24 @@ def trajectory(learner, cfg, steps=STEPS):
     for _ in range(steps):
         rows.append(row(learner.step(part(cfg))))
     return rows
+
+
+def reset_configs():
+    """Of a model and of its adapters, where peft is installed."""
+    adapters = {"adapters": ("--learner.lora_rank", "4")} if find_spec("peft") else {}
+    return {n: config("--kl.coef", "0.1", *f) for n, f in {"all": (), **adapters}.items()}
+
+
+def reset(folder, cfg):
+    """Two steps, a reset, a checkpoint, two steps: by the learner, and by one that resumes."""
+    first, second = Learner(factory.model(), cfg), Learner(factory.model(), cfg)
+    before = trajectory(first, cfg, 2)
+    first.reset(optimizer=True)
+    path = folder / f"reset-{cfg.learner.lora_rank}"
+    first.save(path / "learner")
+    after = trajectory(first, cfg, 2)
+    second.load(path)
+    return before + after, trajectory(second, cfg, 2) == after
 
 
 def alone(folder):
@@ -66,6 +86,8 @@ def alone(folder):
     out["resumed at 2"] = trajectory(second, cfg, 2) == trajectory(first, cfg, 2)
     second.load(folder / "one")
     out["from one"] = trajectory(second, cfg, 2)
+
+    out["reset"] = {name: reset(folder, cfg) for name, cfg in reset_configs().items()}
 
     learner = Learner(factory.model(), cfg := config())
     trajectory(learner, cfg, 1)
@@ -91,6 +113,9 @@ def led(team, cfg):
     seen["old"] = team.logprobs(batch)
     seen["steps"] = [row(team.step(batch, 0, seen["old"])) for _ in range(2)]
     seen["new"] = team.logprobs(batch)
+    team.reset(optimizer=True)
+    seen["anew"] = team.logprobs(batch, reference=True)
+    seen["steps"] += [row(team.step(batch, 0, seen["new"]))]
     return seen
 
 

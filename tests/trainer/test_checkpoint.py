@@ -81,3 +81,8 @@ def test_too_small_a_disk_is_refused_before_training(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
     with pytest.raises(CheckpointError, match="make room"):
         checkpoint.check_room(tmp_path, factory.model(), keep=2)
+    weights = sum(4 * p.numel() for p in factory.model().parameters())
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=10 * weights))
+    checkpoint.check_room(tmp_path, factory.model(), keep=2)  # three of three copies: 9
+    with pytest.raises(CheckpointError, match="make room"):  # three of four
+        checkpoint.check_room(tmp_path, factory.model(), keep=2, reference=True)

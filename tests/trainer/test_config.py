@@ -38,8 +38,14 @@ def test_every_recipe_loads_and_is_saved_and_read_back_unchanged(name, tmp_path)
     assert load([], tmp_path / "config.toml") == config
 
 
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_trains_at_the_size_of_the_tiny_model(name):
+    config = load([name, "tiny"])
+    assert (config.task.name, config.sample.max_tokens, config.eval.samples) == ("chain", 16, 4)
+
+
 def test_the_recipes_asked_for_ship():
-    assert {"grpo", "dapo", "dr-grpo", "gspo", "scalerl", "tiny"} <= set(recipe_names())
+    assert {"grpo", "dapo", "dr-grpo", "gspo", "scalerl", "prorl", "tiny"} <= set(recipe_names())
     assert all((RECIPES / f"{n}.toml").read_text().startswith("#") for n in recipe_names())
 
 

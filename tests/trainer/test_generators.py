@@ -5,11 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from test_launch import alive
+from waiting import wait_until
 
 from trainer.cli import main
 from trainer.ledger import read
@@ -67,9 +67,7 @@ def test_a_killed_server_is_started_again_and_the_run_goes_on(tmp_path):
         stdout=subprocess.DEVNULL,
     )
     log = tmp_path / "killed" / "log.jsonl"
-    end = time.monotonic() + 60
-    while time.monotonic() < end and not (log.exists() and '"step": 3' in log.read_text()):
-        time.sleep(0.1)
+    wait_until(lambda: log.exists() and '"step": 3' in log.read_text(), run, "step 3")
     victims = servers_of(tmp_path / "killed")
     assert len(victims) == 2
     os.kill(victims[0], signal.SIGKILL)

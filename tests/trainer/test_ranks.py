@@ -15,6 +15,7 @@ import pytest
 import ranks_script
 import torch
 from test_run import flags, rows
+from waiting import wait_until
 
 from trainer import checkpoint, setup
 from trainer.cli import main
@@ -114,8 +115,10 @@ def test_a_team_of_two_answers_as_one_learner(two, tiny_model):
     model, _ = setup.load_model(tiny_model, cfg)
     want = ranks_script.led(Learner(model, cfg), cfg)
     assert_close(seen["steps"], want["steps"])
-    for name in ("reference", "old", "new"):
+    for name in ("reference", "old", "new", "anew"):
         assert (seen[name] - want[name]).abs().max() <= 1e-5, name
+    assert torch.equal(seen["anew"], seen["new"])  # to the last bit what the policy says
+    assert seen["steps"][2]["kl"] == 0 < seen["steps"][1]["kl"]
     assert (seen["new"] - seen["old"]).abs().max() > 1e-2
 
 
@@ -146,6 +149,27 @@ def test_a_checkpoint_of_one_rank_is_taken_up_by_two(two):
     assert_close(two[0]["from one"], _later(ranks_script.config("--kl.coef", "0.1")))
 
 
+def test_two_ranks_reset_as_one_does_and_their_checkpoint_is_taken_up_by_two_and_by_one(two):
+    seen, folder = two
+    for name, cfg in ranks_script.reset_configs().items():
+        got, resumed = seen["reset"][name]
+        assert resumed, name  # bit for bit
+        assert got[2]["kl"] == 0 < got[1]["kl"]
+        assert got[3]["kl"] > 0
+        learner, want = one_rank_reset(cfg)
+        assert_close(got, want)
+        learner.load(folder / f"reset-{cfg.learner.lora_rank}")
+        later = [ranks_script.row(learner.step(factory.batch(cfg))) for _ in range(2)]
+        assert_close(later, want[2:])
+
+
+def one_rank_reset(cfg):
+    learner, batch = Learner(factory.model(), cfg), factory.batch(cfg)
+    rows = [ranks_script.row(learner.step(batch)) for _ in range(2)]
+    learner.reset(optimizer=True)
+    return learner, rows + [ranks_script.row(learner.step(batch)) for _ in range(2)]
+
+
 def _later(cfg):
     learner = Learner(factory.model(), cfg)
     return [ranks_script.row(learner.step(factory.batch(cfg))) for _ in range(4)][2:]
@@ -171,9 +195,7 @@ def killed(tmp_path_factory, tiny_model):
     arguments = flags(out, run__name="r", eval__every=5000, learner__deadline_s=60, **settings)
     process = torchrun("-m", "trainer", "--recipe", "tiny", *arguments)
     good = out / "r" / "checkpoints" / "step-000002"
-    deadline = time.monotonic() + 120
-    while not good.exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(good.exists, process, "step 2's checkpoint")
     since = time.monotonic()
     os.kill(rank_pid(process.pid, 1), signal.SIGKILL)
     _, errors = process.communicate(timeout=60)

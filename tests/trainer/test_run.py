@@ -5,11 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
 from trainer.cli import main
 from trainer.ledger import read
@@ -117,9 +117,7 @@ def test_six_steps_equal_three_a_kill_a_resume_and_three(tmp_path, tiny_model, e
     assert main(["--recipe", "tiny", *flags(tmp_path, run__name="whole", **common)]) == 0
     process = command("--recipe", "tiny", *flags(tmp_path, run__name="cut", **common))
     folder = tmp_path / "cut"
-    deadline = time.monotonic() + 120
-    while not (folder / "checkpoints" / "step-000003").exists() and time.monotonic() < deadline:
-        time.sleep(0.005)
+    wait_until((folder / "checkpoints" / "step-000003").exists, process, "step 3's checkpoint")
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     before = list(read(folder / "log.jsonl"))
@@ -153,9 +151,7 @@ def test_sigterm_ends_the_run_between_two_steps_with_a_checkpoint(tmp_path, tiny
     arguments = flags(tmp_path, run__name="t", model__path=tiny_model, run__steps=5000)
     process = command("--recipe", "tiny", *arguments)
     log = tmp_path / "t" / "log.jsonl"
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and not (log.exists() and rows(tmp_path / "t", "step")):
-        time.sleep(0.01)
+    wait_until(lambda: log.exists() and rows(tmp_path / "t", "step"), process, "step 1")
     process.terminate()
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
