@@ -6,6 +6,7 @@
       TrainerError             one line: what is wrong, where, what to do (exit code 2)
         ConfigError            a setting, a recipe or a flag cannot be used
         TaskError              prompts, answers or a verifier cannot be used
+        SandboxError           model-written code cannot be isolated here, or its sandbox failed
         CheckpointError        a checkpoint cannot be written, read or belongs elsewhere
         EngineError            the generating side failed or missed a deadline (exit code 1)
         RankError              a rank of the learner failed or is gone (exit code 1)
@@ -23,6 +24,7 @@ __all__ = [
     "EngineError",
     "RankError",
     "RunStopped",
+    "SandboxError",
     "TaskError",
     "TrainerError",
 ]
@@ -40,6 +42,10 @@ class ConfigError(TrainerError):
 
 class TaskError(TrainerError):
     """Prompts, answers or a verifier cannot be used."""
+
+
+class SandboxError(TrainerError):
+    """Model-written code cannot be isolated on this machine, or its sandbox failed."""
 
 
 class CheckpointError(TrainerError):

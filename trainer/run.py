@@ -161,9 +161,10 @@ def open_run(config: Config, folder: Path, *, resume: bool, ranks: Ranks | None 
     progress = Progress()
     placement = placed(config)
     _prepare_folder(folder, resume)
+    task = setup.task_of(config)
     directory = setup.model_directory(config)
     model, tokenizer = setup.load_model(directory, config)
-    prompts = setup.make_prompts(config, tokenizer)
+    prompts = setup.make_prompts(config, task, tokenizer)
     held_out = prompts.held_out(config.eval.prompts)
     if config.learner.lora_rank == 0:  # adapters are small
         kept, pulled = config.checkpoint.keep, config.kl.coef > 0

@@ -305,6 +305,15 @@ def check(config: Config) -> None:
             raise ConfigError(message)
 
 
+def _code_time(task: Task) -> tuple[bool, str]:
+    total = task.args.get("total_s", 8.0)  # the default of trainer.sandbox.Limits
+    return (
+        task.name == "code" and isinstance(total, (int, float)) and total + 1.5 > task.deadline_s,
+        f"task.deadline_s = {task.deadline_s:g} is too short for task.args.total_s = {total}: a "
+        "slow program must score 0, not time out the verifier; leave 1.5 seconds between them",
+    )
+
+
 def _problems(c: Config) -> list[tuple[bool, str]]:
     s, p, lo, kl = c.sample, c.pipeline, c.loss, c.kl
     thinking = s.thinking_tokens > 0
@@ -364,6 +373,7 @@ def _problems(c: Config) -> list[tuple[bool, str]]:
         ),
         (not 0 <= c.curriculum.retire_above <= 1, "curriculum.retire_above must be within 0 and 1"),
         (c.run.steps < 1 or c.eval.every < 1, "run.steps and eval.every must be at least 1"),
+        _code_time(c.task),
         (
             max(c.eval.ks, default=1) > c.eval.samples,
             f"eval.ks = {c.eval.ks} asks for more than eval.samples = {c.eval.samples} rollouts",

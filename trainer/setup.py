@@ -31,6 +31,7 @@ __all__ = [
     "make_worker",
     "model_directory",
     "sampling",
+    "task_of",
     "tiny_settings",
 ]
 
@@ -119,9 +120,13 @@ def load_model(directory: Path, config: Config) -> tuple[Any, Any]:
     return model.to(config.model.device), tokenizer
 
 
-def make_prompts(config: Config, tokenizer: Any) -> PromptSource:
-    """Make the task and check its prompts."""
-    task = make_task(config.task.name, config.task.args, seed=config.task.seed)
+def task_of(config: Config) -> Task:
+    """Make the task: files that cannot be read and a sandbox that is not there are refused here."""
+    return make_task(config.task.name, config.task.args, seed=config.task.seed)
+
+
+def make_prompts(config: Config, task: Task, tokenizer: Any) -> PromptSource:
+    """Check that the task's prompts can be encoded."""
     prompts = PromptSource(task, tokenizer, config.sample.prompt_tokens)
     prompts.check()
     return prompts

@@ -11,17 +11,12 @@ make everything wrong; they are switched off, and the verifier's process is kill
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from trainer.errors import TaskError
-from trainer.tasks.base import Item, Split, final_answer, split_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from trainer.tasks.base import Item, Split, final_answer
+from trainer.tasks.records import field_of, splits
 
 __all__ = ["Math"]
 
@@ -58,11 +53,7 @@ class Math:
 
     def __post_init__(self) -> None:
         """Read the files: a missing answer is refused here, before anything else is loaded."""
-        if not self.path:
-            raise TaskError("math: no file; set task.args.path to a JSONL or parquet file")
-        for split in ("train", "held-out"):
-            if not self._rows[split]:
-                raise TaskError(f"math: {self.path} leaves no {split} questions; give more of them")
+        _ = self._rows
 
     def size(self, split: Split) -> int:
         """Questions of a split."""
@@ -100,52 +91,9 @@ class Math:
     @cached_property
     def _rows(self) -> dict[str, list[tuple[str, str]]]:
         """Questions and answers by split."""
-        rows = list(self._read(Path(self.path)))
-        if not self.held_out:
-            splits: dict[str, list[tuple[str, str]]] = {"train": [], "held-out": []}
-            for row in rows:
-                splits[split_of(row[0])].append(row)
-            return splits
-        held = list(self._read(Path(self.held_out)))
-        known = {question for question, _ in held}
-        return {"train": [row for row in rows if row[0] not in known], "held-out": held}
+        return splits("math", self.path, self.held_out, self._row)
 
-    def _read(self, path: Path) -> Iterator[tuple[str, str]]:
-        if not path.is_file():
-            raise TaskError(f"math: no file {path}")
-        records = _parquet(path) if path.suffix == ".parquet" else _jsonl(path)
-        for where, record in records:
-            question = self._field(record, self.question, QUESTIONS, where)
-            answer = self._field(record, self.answer, ANSWERS, where)
-            yield question, answer
-
-    def _field(self, record: dict[str, Any], name: str, names: tuple[str, ...], where: str) -> str:
-        found = [name] if name else [known for known in names if known in record]
-        value = record.get(found[0]) if found else None
-        if value is None or not str(value).strip():
-            raise TaskError(f"{where}: no {name or names[0]}; every line needs one")
-        return str(value).strip()
-
-
-def _jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            where = f"{path}, line {number}"
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-            except json.JSONDecodeError as e:
-                raise TaskError(f"{where}: not JSON ({e.msg}); one object a line") from e
-            if not isinstance(record, dict):
-                raise TaskError(f"{where}: a {type(record).__name__}, not an object")
-            yield where, record
-
-
-def _parquet(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    try:
-        import pyarrow.parquet
-    except ImportError as e:
-        raise TaskError(f"{path}: reading parquet needs pyarrow: pip install pyarrow") from e
-    for number, record in enumerate(pyarrow.parquet.read_table(path).to_pylist(), start=1):
-        yield f"{path}, row {number}", record
+    def _row(self, record: dict[str, Any], where: str) -> tuple[str, str]:
+        question = field_of(record, self.question, QUESTIONS, where)
+        answer = field_of(record, self.answer, ANSWERS, where)
+        return str(question).strip(), str(answer).strip()

@@ -19,6 +19,7 @@ __all__ = ["TASKS", "make_task"]
 # name: module, class, defaults that differ from the class's own
 TASKS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "chain": ("trainer.tasks.chain", "Chain", {}),
+    "code": ("trainer.tasks.code", "Code", {}),
     "math": ("trainer.tasks.math", "Math", {}),
     "mixed": ("trainer.tasks.chain", "Chain", {"min_terms": 3, "max_terms": 6}),
     "reasoning-gym": ("trainer.tasks.gym", "ReasoningGym", {}),
