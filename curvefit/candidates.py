@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from curvefit.errors import AmbiguousColumn, InputError
-from curvefit.readers.table import Table
 from curvefit.wording import count, listed, nearest, quoted
+
+if TYPE_CHECKING:
+    from curvefit.readers.table import Table
 
 __all__ = ["Request", "Series", "begins_with_number", "distinct", "several", "unknown"]
 

@@ -7,6 +7,7 @@ two columns are equally good and differ, the user is asked, with the candidates 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,9 +16,11 @@ from curvefit.candidates import Request, Series, unknown
 from curvefit.compute import Scale
 from curvefit.compute_column import compute_column, scale_of, step_column
 from curvefit.errors import InputError
-from curvefit.readers.table import Table
 from curvefit.score_column import score_columns
 from curvefit.wording import printable, quoted
+
+if TYPE_CHECKING:
+    from curvefit.readers.table import Table
 
 __all__ = ["Choice", "Request", "choose"]
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from curvefit import names
 from curvefit.candidates import Request, Series, begins_with_number, distinct, several, unknown
 from curvefit.compute import Scale, gpu_hours_of_steps, gpu_hours_of_time, plain
 from curvefit.errors import InputError
-from curvefit.readers.table import Table
 from curvefit.wording import listed
+
+if TYPE_CHECKING:
+    from curvefit.readers.table import Table
 
 __all__ = ["compute_column", "scale_of", "step_column"]
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from curvefit.errors import FitError, InputError
+from curvefit.wording import printable
 
 if TYPE_CHECKING:
     from curvefit.answers import Answers
@@ -60,12 +61,12 @@ def drawing(fits: Sequence[Fit], answers: Answers, args: argparse.Namespace) -> 
     if args.compare:
         from curvefit.compare_plot import plot_comparison
 
-        found = _there(answers.comparison, "comparison")
+        found = _there(answers.comparison, "comparison", args.plot)
         return saved(lambda: plot_comparison(found), kind)
     if args.allocate:
         from curvefit.allocation_plot import allocation_picture
 
-        return allocation_picture(_there(answers.allocation, "allocation"), kind)
+        return allocation_picture(_there(answers.allocation, "allocation", args.plot), kind)
     if args.scan:
         from curvefit.scan_plot import scan_figure
 
@@ -82,10 +83,10 @@ def table(fits: Sequence[Fit], answers: Answers, args: argparse.Namespace) -> st
         If what was asked for is not there.
     """
     if args.compare:
-        found = _there(answers.comparison, "comparison")
+        found = _there(answers.comparison, "comparison", args.csv)
         return found.to_latex() if args.csv.lower().endswith(LATEX) else found.to_csv()
     if args.allocate:
-        return _there(answers.allocation, "allocation").to_csv()
+        return _there(answers.allocation, "allocation", args.csv).to_csv()
     if args.scan:
         from curvefit.scan_report import csv_table
 
@@ -95,7 +96,7 @@ def table(fits: Sequence[Fit], answers: Answers, args: argparse.Namespace) -> st
     return parameter_csv(fits)
 
 
-def _there(answer: Answer | None, what: str) -> Answer:
+def _there(answer: Answer | None, what: str, path: str) -> Answer:
     if answer is None:
-        raise FitError(f"there is no {what} to write")
+        raise FitError(f"{printable(path)} is not written: there is no {what}")
     return answer

@@ -7,14 +7,17 @@ column a run.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from curvefit import names
 from curvefit.candidates import Request, Series, begins_with_number, distinct, several, unknown
 from curvefit.errors import AmbiguousColumn, InputError
-from curvefit.readers.table import Table
 from curvefit.wording import listed
+
+if TYPE_CHECKING:
+    from curvefit.readers.table import Table
 
 __all__ = ["score_columns"]
 

@@ -45,6 +45,23 @@ def test_functions_stay_functions_when_their_modules_load():
     loaded_after(code + "; assert callable(curvefit.plot)")
 
 
+@pytest.mark.parametrize("package", ["curvefit", "trainer"])
+def test_every_module_can_be_the_first_to_be_imported(package):
+    """Imports go one way: none works only because another module was there before."""
+    code = """
+import importlib, pathlib, sys
+paths = sorted(pathlib.Path(sys.argv[1]).rglob("*.py"))
+for path in paths:
+    name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+    for loaded in [m for m in sys.modules if m.split(".")[0] == sys.argv[1]]:
+        del sys.modules[loaded]
+    if not name.endswith("__main__"):
+        importlib.import_module(name)
+assert len(paths) > 50
+"""
+    loaded_after(code, package)
+
+
 def test_import_loads_nothing_heavy_not_even_numpy():
     assert not loaded_after("import curvefit") & {*HEAVY, "numpy", "argparse"}
 
