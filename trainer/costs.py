@@ -98,7 +98,7 @@ def learner_bytes(
     Weights, gradients and AdamW's two moments are p·N/n bytes each, sharded (FSDP2, as ZeRO-3,
     arXiv:1910.02054). Where ranks or dtypes differ the passes work on gathered copies: the unit of
     embedding and head, and two layers, the one at work and the next; without resharding all N. The
-    head keeps its gradient and, when its weights are bfloat16, its weights in float32.
+    head keeps its gradient and, with bfloat16 factors, what a chunk adds to it.
 
     Qwen3-0.6B, N = 596,049,920, p = 4, n = 1: 2.384 GB of weights, 4.768 GB of moments.
     """
@@ -216,11 +216,12 @@ def learn_seconds(
     link: float,
     reshard: bool = True,
 ) -> dict[str, float]:
-    """A step of n ranks: passes, float32 head, optimiser, and what is sent between ranks.
+    """A step of n ranks: passes, head, optimiser, and what is sent between ranks.
 
     Passes: 6 FLOP a body weight and token, 3 times the attention of a causal sequence (half its
     length on average; arXiv:2204.02311, appendix B), a third more of both with checkpointing. Head:
-    8 FLOP a weight and completion token (logits twice, two gradients), in float32. AdamW: read
+    8 FLOP a weight and completion token (logits twice, two gradients) at the float32 peak, or, with
+    bfloat16 factors, 12 at theirs (gradients in two parts, ``head.py``). AdamW: read
     weight, gradient and moments, write three of them, 7·p·N/n bytes. Ranks: two all-gathers (one
     without resharding) and a float32 reduce-scatter for every backward pass, hidden behind the
     passes as far as these last.
@@ -233,7 +234,8 @@ def learn_seconds(
     reach = work.prompt + work.length / 2
     answer = work.learned * (6.0 * s.body + 3 * s.attention_flop(reach))
     passes = more * (prompt + answer) / (n * _speed(hw, by.c))
-    head = 8.0 * s.head * work.learned / (n * hw.peak_fp32 * hw.mfu_fp32)
+    flop, speed = (12.0, _speed(hw, 2)) if by.c == 2 else (8.0, _speed(hw, 4))
+    head = flop * s.head * work.learned / (n * speed)
     optimiser = 7.0 * by.p * s.parameters / n / (hw.bandwidth * hw.mbu)
     tokens = (work.read + work.learned) / n
     backwards = max(1.0, tokens / work.micro) if work.micro else 1.0

@@ -216,7 +216,7 @@ def _own(setup: Setup, p: Plan) -> list[str]:
         f"  engine   {_parts(p.engine_bytes)}, {p.slots:.0f} requests at a time",
         f"  generate {_si(p.generate_rate)}tok/s, {_time(p.generate_s)} a step",
         f"  learn    {_si(p.learn_rate)}tok/s, {_time(p.learn_s)} a step "
-        f"(float32 head {p.learn_parts['head'] / p.learn_s:.0%})",
+        f"(head {p.learn_parts['head'] / p.learn_s:.0%})",
         f"  sync     {_time(p.sync_s)}, {p.sync_s / p.step_s:.1%} of a step",
         f"  step     {_time(p.step_s)}; 100 steps cost {p.gpu_hours:.3g} device-hours",
         f"  idle     learner {p.idle['learner']:.0%}, generators {p.idle['generator']:.0%}; "

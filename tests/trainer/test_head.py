@@ -42,6 +42,21 @@ def test_bfloat16_inputs_give_float32_values_and_bfloat16_gradients():
     assert g_hidden.dtype == g_weight.dtype == torch.bfloat16
 
 
+def test_gradients_of_bfloat16_factors_are_exact_up_to_their_own_rounding():
+    """Rows of W share a large part, which the gradient of the logits, of sum 0, must cancel."""
+    g = torch.Generator().manual_seed(2)
+    hidden = torch.randn(9, 4, generator=g).bfloat16().requires_grad_()
+    weight = (16 + torch.randint(-8, 9, (64, 4), generator=g) / 8).bfloat16().requires_grad_()
+    targets, u = torch.randint(0, 64, (9,), generator=g), torch.randn(9, generator=g)
+    logp, _ = logprob_entropy(hidden, weight, targets, 0.8, 4)
+    got = torch.autograd.grad((logp * u).sum(), (hidden, weight))
+    h, W = (x.detach().double().requires_grad_() for x in (hidden, weight))
+    want = (h @ W.T / 0.8).log_softmax(-1).gather(1, targets[:, None])[:, 0]
+    for a, b in zip(got, torch.autograd.grad((want * u.double()).sum(), (h, W)), strict=True):
+        # the gradient itself is rounded to 8 bits; of logits rounded to 8 bits it would be .07 off
+        assert torch.allclose(a.double(), b, rtol=2**-8, atol=5e-4)
+
+
 def test_finite_differences():
     hidden, weight, targets = inputs(M=3, D=4, V=5)
     logp, entropy = logprob_entropy(hidden, weight, targets, 0.7, 2)

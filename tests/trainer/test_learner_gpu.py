@@ -6,6 +6,7 @@ import torch
 
 from trainer.batch import to_device
 from trainer.config import load
+from trainer.head import logprob_entropy
 from trainer.learner import Learner
 from trainer.policy import score
 from trainer.ranks import joined
@@ -44,6 +45,21 @@ def test_flash_attention_gives_what_sdpa_does(packing):
     _, got, _ = first_steps(flash, attn_implementation="flash_attention_2")
     _, want, _ = first_steps(config())
     assert got == pytest.approx(want, abs=0.05)
+
+
+def test_the_head_of_bfloat16_factors_sums_in_float32():
+    g = torch.Generator().manual_seed(0)
+    hidden, weight = (torch.randn(n, 512, generator=g).bfloat16() for n in (300, 2000))
+    targets, u = torch.randint(0, 2000, (300,), generator=g), torch.randn(300, generator=g)
+
+    def on(device):
+        leaves = [x.to(device).requires_grad_() for x in (hidden, weight)]
+        logp, entropy = logprob_entropy(*leaves, targets.to(device), chunk=128)
+        gradients = torch.autograd.grad((logp * u.to(device)).sum() + entropy.sum(), leaves)
+        return [x.float().cpu() for x in (logp, entropy, *gradients)]
+
+    for got, want, close in zip(on("cuda"), on("cpu"), (1e-4, 1e-4, 0.02, 0.02), strict=True):
+        assert torch.allclose(got, want, rtol=2**-7, atol=close)
 
 
 @pytest.mark.parametrize("way", ["branched", "padded", "packed", "one-row"])

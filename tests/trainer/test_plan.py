@@ -232,7 +232,9 @@ def test_learning_by_hand(shape):
     passes = 2**20 * (6 * 6_979_584_000 + attention) / (16 * 989.4e12 * 0.4)
     assert parts["passes"] == pytest.approx(passes)
     assert 2**20 * 6 * 6_979_584_000 / (16 * 989.4e12 * 0.4) == pytest.approx(6.935, abs=0.001)
-    assert parts["head"] == pytest.approx(8 * 525_336_576 * 2**20 / (16 * 66.9e12 * 0.8))
+    assert parts["head"] == pytest.approx(12 * 525_336_576 * 2**20 / (16 * 989.4e12 * 0.4))
+    plain = costs.learn_seconds(s, FP32, H100, work, 16, checkpointing=False, link=450e9)
+    assert plain["head"] == pytest.approx(8 * 525_336_576 * 2**20 / (16 * 66.9e12 * 0.8))
     assert parts["optimiser"] == pytest.approx(7 * 2 * 8_030_261_248 / 16 / (3.35e12 * 0.6))
     # one backward pass: 2 gathers of 2 bytes and a reduction of 4, 15 of 16 parts
     assert parts["ranks"] == pytest.approx(8 * 8_030_261_248 * 15 / 16 / 450e9)
