@@ -1,7 +1,7 @@
 """``train-rl``: the command line.
 
     train-rl                                   train the tiny model on this machine's CPU
-    train-rl --recipe scalerl --model.path DIR --task.name math --task.args.file problems.jsonl
+    train-rl --recipe scalerl --model.path DIR --task.name math --task.args.path problems.jsonl
     train-rl --resume runs/tiny-0
     train-rl --placement split --dry-run       say who would run where, and stop
     train-rl plan --recipe scalerl --model.path DIR --hardware H100   memory, speed, GPU-hours
@@ -29,6 +29,8 @@ from trainer.settings import SECTIONS, Config
 
 __all__ = ["help_text", "main", "resolve_config", "split"]
 
+TRAIN = ("torch", "transformers", "safetensors", "tokenizers")  # what the extra `train` brings
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command; return the exit code."""
@@ -45,6 +47,11 @@ def main(argv: list[str] | None = None) -> int:
         if os.environ.get("RANK", "0") == "0" or isinstance(e, RankError):  # not once a rank
             print(f"train-rl: {e}", file=sys.stderr)
         return e.exit_code
+    except ModuleNotFoundError as e:
+        if e.name not in TRAIN:
+            raise
+        print(f'train-rl: needs {e.name}: pip install "rl-curvefit[train]"', file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("train-rl: interrupted; resume from the last checkpoint", file=sys.stderr)
         return 130

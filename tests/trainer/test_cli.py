@@ -1,6 +1,9 @@
 """The command line: help, recipes, names of runs, what goes to which stream."""
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -20,6 +23,24 @@ def test_help_lists_every_setting_with_its_meaning(capsys):
             assert f"--{section}.{f.name} " in text
             assert f.metadata["help"] in text
     assert max(map(len, text.splitlines())) <= 120
+
+
+@pytest.mark.parametrize("arguments", [[], ["export", "a", "b"], ["serve", "a"]])
+def test_without_torch_one_line_says_what_to_install(tmp_path, arguments):
+    code = (
+        "import sys; sys.modules['torch'] = None\n"  # as if it were not installed
+        "from trainer.cli import main; raise SystemExit(main(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stderr == 'train-rl: needs torch: pip install "rl-curvefit[train]"\n'
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
