@@ -26,7 +26,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from trainer.errors import RankError
+from trainer.errors import ConfigError, RankError
 from trainer.settings import Config
 
 __all__ = ["Ranks", "joined", "rank"]
@@ -48,9 +48,14 @@ def joined(config: Config) -> Iterator[Ranks]:
 
     Raises
     ------
+    ConfigError
+        There is no GPU.
     RankError
-        Not all ranks came within ``learner.deadline_s``.
+        Not all ranks came within ``learner.deadline_s``, or one has no GPU of its own.
     """
+    place = int(os.environ.get("LOCAL_RANK", "0"))
+    if config.model.device == "cuda":
+        _check_device(place)
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1 and config.learner.compute == "same":
         yield Ranks()
@@ -58,7 +63,7 @@ def joined(config: Config) -> Iterator[Ranks]:
     deadline = timedelta(seconds=config.learner.deadline_s)
     backend = "gloo"
     if config.model.device == "cuda":
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(place)
         backend = "cpu:gloo,cuda:nccl"
     where: dict[str, Any] = {} if size > 1 else {"store": dist.HashStore(), "rank": 0}
     try:
@@ -75,6 +80,21 @@ def joined(config: Config) -> Iterator[Ranks]:
         yield ranks
     finally:
         ranks.close()
+
+
+def _check_device(place: int) -> None:
+    if not torch.cuda.is_available():
+        build = "" if torch.version.cuda else " (a build for CPUs)"
+        raise ConfigError(
+            f"model.device = cuda, and torch {torch.__version__}{build} finds no GPU: set it to "
+            "cpu, or see what nvidia-smi says"
+        )
+    found = torch.cuda.device_count()
+    if place >= found:
+        raise RankError(
+            f"rank {rank()} is number {place + 1} on this machine, where torch finds "
+            f"{found} GPU{'s' * (found > 1)}: start no more ranks than GPUs (--nproc-per-node)"
+        )
 
 
 class Ranks:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -154,13 +156,16 @@ def open_run(config: Config, folder: Path, *, resume: bool, ranks: Ranks | None 
     Raises
     ------
     TrainerError
-        One line; nothing has been trained and nothing is left running.
+        One line; nothing has been trained and nothing is left running, nor an empty folder.
     """
-    ranks = ranks or Ranks()
+    placement = placed(config)
+    with _folder_of(folder, resume):
+        return _open(config, folder, placement, resume, ranks or Ranks())
+
+
+def _open(config: Config, folder: Path, placement: Placement, resume: bool, ranks: Ranks) -> Run:
     torch.set_num_threads(config.run.threads)
     progress = Progress()
-    placement = placed(config)
-    _prepare_folder(folder, resume)
     task = setup.task_of(config)
     directory = setup.model_directory(config)
     model, tokenizer = setup.load_model(directory, config)
@@ -200,16 +205,28 @@ def open_run(config: Config, folder: Path, *, resume: bool, ranks: Ranks | None 
     return run
 
 
-def _prepare_folder(folder: Path, resume: bool) -> None:
+@contextmanager
+def _folder_of(folder: Path, resume: bool) -> Iterator[None]:
+    """Make a run's folder; when the run cannot start, take back what is empty."""
     log = folder / "log.jsonl"
     if log.exists() and not resume:
         raise TrainerError(f"{log} exists: resume it with --resume {folder} or set run.name")
     if resume and not log.exists():
         raise TrainerError(f"{folder} has no log.jsonl: nothing to resume")
+    made = [f for f in (folder, *folder.parents) if not f.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise TrainerError(f"cannot write to {folder}: {e.strerror}; set run.out") from e
+    try:
+        yield
+    except BaseException:
+        if log.is_file() and log.stat().st_size == 0:
+            log.unlink()
+        for empty in made:
+            with suppress(OSError):  # something stands in it
+                empty.rmdir()
+        raise
 
 
 def _start(run: Run, resume: bool, placement: Placement) -> None:

@@ -69,6 +69,8 @@ def _local(path: str) -> Path:
             raise ConfigError(f"model.path = {path}: no config.json there; name a model directory")
         _refuse_quantised(Path(path))
         return Path(path)
+    if Path(path).is_absolute() or path.startswith(".") or path.count("/") > 1:
+        raise ConfigError(f"model.path = {path}: no such directory")  # nor a name of the hub's
     from huggingface_hub import snapshot_download
 
     try:
@@ -113,8 +115,6 @@ def load_model(directory: Path, config: Config) -> tuple[Any, Any]:
     except (OSError, ValueError, KeyError, ImportError) as e:
         line = str(e).strip().splitlines()[0]
         raise ConfigError(f"{directory} cannot be loaded as a language model: {line}") from e
-    if config.model.device == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("model.device = cuda and torch sees no CUDA device; set it to cpu")
     if dist.is_initialized():
         return model, tokenizer  # to be sharded: no device need hold all of it
     return model.to(config.model.device), tokenizer

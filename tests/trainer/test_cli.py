@@ -8,6 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import torch
 
 from trainer.cli import help_text, main, resolve_config, split
 from trainer.ledger import read
@@ -41,6 +42,29 @@ def test_without_torch_one_line_says_what_to_install(tmp_path, arguments):
     assert done.returncode == 2
     assert done.stderr == 'train-rl: needs torch: pip install "rl-curvefit[train]"\n'
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_refused_run_leaves_no_folder_behind(tmp_path, tiny_model, capsys):
+    out = tmp_path / "a" / "b"
+    for words, part in (
+        (["--recipe", "gpu"], "finds no GPU: set it to cpu"),
+        (["--task.name", "math"], "math: no file"),
+        (["--model.path", str(tmp_path / "none")], "none: no such directory"),
+        (["--model.path", str(tiny_model), "--eval.prompts", "100000"], "lower eval.prompts"),
+    ):
+        assert main([*words, "--run.out", str(out)]) == 2
+        (line,) = capsys.readouterr().err.strip().splitlines()
+        assert part in line
+        assert not list(tmp_path.iterdir())
+
+
+def test_what_stood_in_the_folder_of_a_refused_run_stays(tmp_path, capsys):
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "notes.txt").write_text("mine")
+    words = ["--task.name", "math", "--run.out", str(tmp_path), "--run.name"]
+    assert main([*words, "r"]) == main([*words, "s"]) == 2
+    assert [path.name for path in tmp_path.rglob("*")] == ["r", "notes.txt"]
 
 
 @pytest.mark.parametrize(
