@@ -13,6 +13,7 @@ Under torchrun all of this runs on rank 0; the other ranks differentiate with it
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor
@@ -25,7 +26,7 @@ from trainer.errors import EngineError, RankError, RunStopped
 from trainer.evaluate import Evaluation, summarise
 from trainer.interrupt import stop_requested
 from trainer.learner import StepResult
-from trainer.parity import fixed_score, parity
+from trainer.parity import PROMPTS, fixed_score, parity
 from trainer.ranks import Ranks, joined
 from trainer.run import Run, open_run
 from trainer.settings import Config
@@ -246,10 +247,13 @@ def measure(run: Run) -> None:
     """Evaluate on held-out prompts with the weights of now and write the row."""
     e, version = run.config.eval, run.step
     with run.ledger.phase("eval"):
-        params = sampling(run.config, run.directory, run.tokenizer, e.temperature)
+        params = sampling(run.config, run.directory, run.tokenizer, e.temperature, e.top_p)
         seed = (derive_seed(e.seed, version),)
         groups = run.worker.sample(run.held_out, e.samples, params, seed=seed)
         found = summarise(groups, n=e.samples, ks=e.ks or sorted({1, e.samples}))
+        if e.top_p < 1:  # of a nucleus the learner knows nothing
+            few, whole = run.held_out[:PROMPTS], replace(params, top_p=1.0)
+            groups = run.worker.sample(few, 1, whole, seed=(*seed, 1))
         gap = parity(run, groups)
     run.pass_rate = found.pass_rate
     row = {**found.row(), **run.counters, "eval_tokens": found.tokens, "logp_gap_max": gap}

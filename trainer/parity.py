@@ -19,7 +19,7 @@ from trainer.types import Group, Prompt, Rollout
 if TYPE_CHECKING:
     from trainer.run import Run
 
-__all__ = ["fixed_score", "parity"]
+__all__ = ["PROMPTS", "fixed_score", "parity"]
 
 PROMPTS = 8
 SEQUENCE = 64  # tokens of the fixed sequence, where prompts and budget allow

@@ -13,7 +13,7 @@ truncated rollout has used up the answer's budget too.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from trainer.engine.base import Completion, Engine, Request, SamplingParams, derive_seed
@@ -193,7 +193,7 @@ class RolloutWorker:
         number, self._next_request = self._next_request, self._next_request + 1
         self._requests[number] = flight, sample
         seed = derive_seed(*flight.seed, sample, phase)
-        params = SamplingParams(budget, flight.params.temperature, flight.params.stop_ids, seed)
+        params = replace(flight.params, max_tokens=budget, seed=seed)
         return Request(number, ids, params)
 
     def _advance(self, timeout: float) -> None:

@@ -223,6 +223,7 @@ class Eval:
     prompts: int = _s(128, "held-out prompts")
     samples: int = _s(4, "rollouts a prompt")
     temperature: float = _s(1.0, "sampling temperature")
+    top_p: float = _s(1.0, "probability of the likeliest tokens that are drawn from")
     ks: list[int] = _s(list, "k of pass@k; empty: 1 and eval.samples")  # noqa: RUF009 (a field)
     seed: int = _s(1234, "its own seed")
 
@@ -374,6 +375,10 @@ def _problems(c: Config) -> list[tuple[bool, str]]:
         (not 0 <= c.curriculum.retire_above <= 1, "curriculum.retire_above must be within 0 and 1"),
         (c.run.steps < 1 or c.eval.every < 1, "run.steps and eval.every must be at least 1"),
         _code_time(c.task),
+        (
+            not 0 < c.eval.top_p <= 1,
+            f"eval.top_p = {c.eval.top_p:g} must be above 0 and at most 1",
+        ),
         (
             max(c.eval.ks, default=1) > c.eval.samples,
             f"eval.ks = {c.eval.ks} asks for more than eval.samples = {c.eval.samples} rollouts",

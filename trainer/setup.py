@@ -166,12 +166,15 @@ def make_worker(
     return worker, engine
 
 
-def sampling(config: Config, directory: Path, tokenizer: Any, temperature: float) -> SamplingParams:
+def sampling(
+    config: Config, directory: Path, tokenizer: Any, temperature: float, top_p: float = 1.0
+) -> SamplingParams:
     """Return sampling parameters at `temperature`, with every stop id the model knows."""
     return SamplingParams(
         max_tokens=config.sample.max_tokens,
         temperature=temperature,
         stop_ids=stop_ids(tokenizer, directory),
+        top_p=top_p,
     )
 
 

@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing
 from inspect import signature
 from pathlib import Path
 
+import numpy as np
 import pytest
 import serving
 import torch
@@ -119,9 +120,40 @@ def test_first_tokens_follow_the_models_distribution(engine, model_a):
     assert chi2 < freedom + 5 * math.sqrt(2 * freedom)
 
 
+def nucleus(p, top_p):
+    """The smallest set of likeliest tokens that has top_p, token by token."""
+    kept, total = {}, 0.0
+    for token in np.argsort(-p, kind="stable"):
+        if total >= top_p:
+            break
+        kept[int(token)] = float(p[token])
+        total += kept[int(token)]
+    return {token: probability / total for token, probability in kept.items()}
+
+
+def test_top_p_draws_within_the_nucleus_and_reports_its_probabilities(engine, model_a):
+    load(engine, model_a)
+    requests = [ask(p, seed=i, temperature=1.3, top_p=0.7) for i, p in enumerate(prompts(12))]
+    requests += [ask(p, seed=i, temperature=1.3) for i, p in enumerate(prompts(12))]  # beside them
+    done = generate(engine, requests)
+    sizes = set()
+    for request, completion in zip(requests[:12], done[:12], strict=True):
+        text = [*request.ids, *completion.ids]
+        with torch.no_grad():
+            logits = model_a(torch.tensor([text])).logits[0].double() / 1.3
+        rows = torch.softmax(logits, -1)[len(request.ids) - 1 : -1].numpy()
+        for p, token, logprob in zip(rows, completion.ids, completion.logprobs, strict=True):
+            inside = nucleus(p, 0.7)
+            sizes.add(len(inside))
+            assert logprob == pytest.approx(np.log(inside[token]), abs=1e-4)
+    assert len(sizes) > 1
+    for request, completion in zip(requests[12:], done[12:], strict=True):
+        assert gap(model_a, request, completion) < 1e-4
+
+
 def test_temperature_zero_takes_the_most_likely_token(engine, model_a):
     load(engine, model_a)
-    request = ask([5, 6], 12, temperature=0.0)
+    request = ask([5, 6], 12, temperature=0.0, top_p=0.5)
     [completion] = generate(engine, [request])
     ids = [5, 6]
     for token in completion.ids:
@@ -207,7 +239,10 @@ def test_a_running_id_is_refused_a_second_time(engine):
         engine.submit([request, request])
 
 
-@pytest.mark.parametrize("params", [{"max_tokens": 0}, {"max_tokens": 1, "temperature": -1.0}])
+@pytest.mark.parametrize(
+    "params",
+    [{"max_tokens": 0}, {"max_tokens": 1, "temperature": -1.0}, {"max_tokens": 1, "top_p": 0.0}],
+)
 def test_params_that_cannot_be_sampled_with_are_refused(params):
     with pytest.raises(EngineError):
         SamplingParams(**params)

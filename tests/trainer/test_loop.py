@@ -43,6 +43,19 @@ def test_weights_that_did_not_reach_the_engine_stop_the_run(opened):
     loop.measure(run)
 
 
+def test_an_evaluation_within_a_nucleus_compares_the_whole_distribution_with_the_learner(opened):
+    rates = []
+    for top_p in ("1", "0.3"):
+        run = opened("--eval.top_p", top_p, "--eval.prompts", "32", "--eval.samples", "4")
+        loop.measure(run)
+        row = list(read(run.ledger.path))[-1]
+        assert row["event"] == "eval"
+        assert row["logp_gap_max"] < 1e-4
+        rates.append((row["pass_rate"], row["pass_at_k"]["4"]))
+    # the tiny model errs by choosing among likely digits: with fewer of them answers repeat
+    assert rates[1][1] - rates[1][0] < rates[0][1] - rates[0][0]
+
+
 def equal_groups(run, reward):
     groups = []
     for number, prompt in run.curriculum.draw(2):

@@ -47,6 +47,29 @@ def test_draw_inverts_the_cumulative_distribution(temperature):
     assert logprob == pytest.approx(np.log(p[token]), abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("top_p", "kept"),  # what stands before a token must be below top_p: 0, .5, .8, .95
+    [(0.01, 1), (0.5, 1), (0.51, 2), (0.79, 2), (0.81, 3), (0.96, 4), (1.0, 4)],
+)
+def test_a_nucleus_holds_the_likeliest_tokens_and_is_renormalised(top_p, kept):
+    p = np.array([0.15, 0.5, 0.05, 0.3])
+    inside = np.where(np.isin(np.arange(4), [1, 3, 0, 2][:kept]), p, 0.0)
+    inside /= inside.sum()
+    levels = np.linspace(0, 1, 101)[:-1] + 1e-4
+    cut = np.full(100, top_p, np.float32)
+    token, logprob = draw(torch.log(torch.tensor(p)).float().expand(100, -1), None, levels, cut)
+    assert token.tolist() == np.searchsorted(np.cumsum(inside), levels, side="right").tolist()
+    assert logprob == pytest.approx(np.log(inside[token]), abs=1e-6)
+
+
+def test_a_nucleus_is_a_rows_own():
+    logits = torch.log(torch.tensor([0.6, 0.4])).expand(2, -1)
+    cut = np.array([0.5, 1.0], np.float32)
+    token, logprob = draw(logits, None, np.array([0.9, 0.9]), cut)
+    assert token.tolist() == [0, 1]
+    assert logprob == pytest.approx([0.0, np.log(0.4)], abs=1e-6)
+
+
 def test_tokens_without_probability_are_never_drawn():
     logits = torch.tensor([[-torch.inf, 0.0, -torch.inf, 0.0, -torch.inf]])
     for level in (0.0, 0.4999999, 0.5, 1 - 2.0**-53):

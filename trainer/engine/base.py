@@ -47,7 +47,7 @@ FinishReason = Literal["stop", "length", "error"]
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How one request is sampled: temperature only, so that log-probabilities stay comparable.
+    """How one request is sampled.
 
     Parameters
     ----------
@@ -60,19 +60,26 @@ class SamplingParams:
         Any of these ends the request with reason "stop"; the stop token is part of the completion.
     seed : int
         The tokens are a function of (weights, prompt, seed), whatever else is being generated.
+    top_p : float
+        Below 1 only the likeliest tokens that together have this probability are drawn, and
+        log-probabilities are those among them: for evaluations, since no learner sees the same.
+        At temperature 0 it means nothing.
     """
 
     max_tokens: int
     temperature: float = 1.0
     stop_ids: tuple[int, ...] = ()
     seed: int = 0
+    top_p: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse a budget or a temperature that cannot be sampled with."""
+        """Refuse a budget, a temperature or a top_p that cannot be sampled with."""
         if self.max_tokens < 1:
             raise EngineError(f"max_tokens is {self.max_tokens}; give at least 1")
         if not 0.0 <= self.temperature < float("inf"):
             raise EngineError(f"temperature is {self.temperature}; give a number from 0 upwards")
+        if not 0.0 < self.top_p <= 1.0:
+            raise EngineError(f"top_p is {self.top_p}; give a number above 0 and up to 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +127,8 @@ class Completion:
     ids : list of int
         New tokens, the stop token included.
     logprobs : list of float
-        Natural log of the probability with which each token was drawn (temperature applied). Not
+        Natural log of the probability with which each token was drawn (temperature and top_p
+        applied). Not
         finite when the weights gave no distribution; the learner leaves such tokens out.
     finish_reason : {"stop", "length", "error"}
     spans : list of Span

@@ -80,10 +80,11 @@ class LocalEngine:
         self._numbers = np.zeros((5, slots), dtype=np.int64)
         self._position, self._token, self._count, self._budget, self._stop_set = self._numbers
         self._temperature = np.ones(slots, dtype=np.float32)
+        self._top_p = np.ones(slots, dtype=np.float32)
         self._ids = np.zeros((slots, WIDTH_STEP), dtype=np.int64)
         self._logprobs = np.zeros((slots, WIDTH_STEP), dtype=np.float32)
         self._noise = np.zeros((slots, WIDTH_STEP))
-        self._plain = True  # every running row has temperature 1
+        self._plain = self._uncut = True  # every running row has temperature 1, top_p 1
         self._stop_sets: dict[tuple[int, ...], int] = {}
         self._stops = np.zeros((0, decoder.vocabulary), dtype=bool)  # [stop sets, V]
 
@@ -204,7 +205,8 @@ class LocalEngine:
         )
         everyone = np.arange(n)
         temperature = None if self._plain else self._temperature[:n]
-        token, logprob = draw(logits, temperature, self._noise[everyone, count])
+        top_p = None if self._uncut else self._top_p[:n]
+        token, logprob = draw(logits, temperature, self._noise[everyone, count], top_p)
         self._token[:n] = token
         self._ids[everyone, count] = token
         self._logprobs[everyone, count] = logprob
@@ -245,7 +247,7 @@ class LocalEngine:
     def _move(self, sources: np.ndarray, targets: np.ndarray) -> None:
         """Copy rows: a few at a time, so slices are faster than index tensors."""
         self._numbers[:, targets] = self._numbers[:, sources]
-        for state in (self._temperature, self._ids, self._logprobs, self._noise):
+        for state in (self._temperature, self._top_p, self._ids, self._logprobs, self._noise):
             state[targets] = state[sources]
         for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
             length = int(self._position[source])
@@ -267,6 +269,7 @@ class LocalEngine:
             self._count[row] = 0
             self._budget[row] = params.max_tokens
             self._temperature[row] = params.temperature
+            self._top_p[row] = params.top_p if params.temperature > 0 else 1.0
             self._stop_set[row] = self._stop_index(params.stop_ids)
             self._rows.append(request)
             self._spans.append([(self._version, 0)])
@@ -277,6 +280,7 @@ class LocalEngine:
             np.array(seeds, dtype=np.uint64)[:, None], np.arange(budget)[None]
         )
         self._plain = bool((self._temperature[:last] == 1).all())
+        self._uncut = bool((self._top_p[:last] == 1).all())
         if self._tainted:
             self._cache[:, :, first:last] = 0
         self._fill(list(range(first, last)))

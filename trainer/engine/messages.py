@@ -41,6 +41,7 @@ KNOWN = (
     "logprobs",
     "prompt_logprobs",
     "top_k",
+    "top_p",
 )
 
 
@@ -66,6 +67,7 @@ def write_request(request: Request, salt: str) -> dict[str, Any]:
         "sampling_params": {
             "max_tokens": p.max_tokens,
             "temperature": p.temperature,
+            "top_p": p.top_p,
             "seed": p.seed,
             "stop_token_ids": list(p.stop_ids),
             "ignore_eos": True,
@@ -147,6 +149,7 @@ def read_request(number: int, body: dict[str, Any]) -> Request:
         temperature=0.0 if greedy else float(params.get("temperature", 1.0)),
         stop_ids=tuple(map(int, params.get("stop_token_ids", ()))),
         seed=int(params.get("seed", 0)),
+        top_p=float(params.get("top_p", 1.0)),
     )
     return Request(number, tuple(map(int, body["token_ids"])), sampling)
 

@@ -101,7 +101,7 @@ class ProcessEngine:
         self._send(
             "submit",
             [(r.id, r.ids) for r in requests],
-            [(p.max_tokens, p.temperature, p.stop_ids, p.seed) for p in params],
+            [(p.max_tokens, p.temperature, p.stop_ids, p.seed, p.top_p) for p in params],
         )
 
     def collect(self, timeout: float = 0.0) -> list[Completion]:

@@ -42,7 +42,10 @@ def uniform(seed: np.ndarray, place: np.ndarray) -> np.ndarray:
 
 
 def draw(
-    logits: Tensor, temperature: np.ndarray | None, noise: np.ndarray
+    logits: Tensor,
+    temperature: np.ndarray | None,
+    noise: np.ndarray,
+    top_p: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """One token a row by inverting the cumulative distribution.
 
@@ -53,17 +56,22 @@ def draw(
         0 takes the most likely token and reports its log-probability at temperature 1.
     noise : array [n] float64
         Uniform in [0, 1).
+    top_p : array [n] float32, or None when all are 1
+        Probability of the nucleus that is drawn from.
 
     Returns
     -------
     token : array [n] int64
     logprob : array [n] float32
-        log softmax(logits / temperature) at the token. NaN where the logits give no distribution.
+        log softmax(logits / temperature) at the token, within the nucleus. NaN where the logits
+        give no distribution.
     """
     if temperature is not None:
         scale = torch.from_numpy(np.where(temperature == 0, np.float32(1), temperature))
         logits = logits / scale.to(logits.device)[:, None]
     logp = torch.log_softmax(logits, dim=-1)
+    if top_p is not None:
+        logp = _nucleus(logp, torch.from_numpy(top_p).to(logp.device)[:, None])
     mass = logp.exp().cumsum(dim=-1, dtype=torch.float64)
     level = torch.from_numpy(noise).to(logits.device)[:, None] * mass[:, -1:]
     token = torch.searchsorted(mass, level, right=True).clamp_(max=logits.shape[1] - 1)
@@ -72,3 +80,14 @@ def draw(
         token = torch.where(greedy, logits.argmax(dim=-1, keepdim=True), token)
     logprob = logp.gather(1, token)
     return token.squeeze(1).cpu().numpy(), logprob.squeeze(1).cpu().numpy()
+
+
+def _nucleus(logp: Tensor, top_p: Tensor) -> Tensor:
+    """Renormalise over the likeliest tokens: those before which less than top_p has gone.
+
+    Holtzman et al., "The curious case of neural text degeneration", arXiv:1904.09751, section 3.1.
+    """
+    p, order = logp.exp().sort(dim=-1, descending=True, stable=True)
+    outside = torch.empty_like(p, dtype=torch.bool)
+    outside.scatter_(1, order, p.cumsum(dim=-1, dtype=torch.float64) - p >= top_p)
+    return torch.log_softmax(logp.masked_fill(outside, -torch.inf), dim=-1)

@@ -300,6 +300,7 @@ def _sampling(params: SamplingParams) -> Any:
     return VllmSamplingParams(
         max_tokens=params.max_tokens,
         temperature=params.temperature,
+        top_p=params.top_p,
         stop_token_ids=list(params.stop_ids),
         ignore_eos=True,
         seed=params.seed,
