@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer.errors import TaskError
+from trainer.tasks.base import spread
 from trainer.types import Prompt
 
 if TYPE_CHECKING:
@@ -52,8 +53,7 @@ class PromptSource:
 
     def check(self) -> None:
         """Encode prompts before training: all of a listed task, a spread of a generated one."""
-        step = 1 if self.task.listed else max(1, self.size // SPOT_CHECKS)
-        for index in range(0, self.size, step):
+        for index in range(self.size) if self.task.listed else spread(self.size, SPOT_CHECKS):
             self.train(index)
 
     def _prompt(self, split: Split, index: int) -> Prompt:
