@@ -19,6 +19,7 @@ from torch import Tensor
 
 from trainer import checkpoint
 from trainer.batch import make_batch, minus_kl, shaped_rewards
+from trainer.by_task import evaluation_of, reward_of
 from trainer.curriculum import live
 from trainer.engine.base import derive_seed
 from trainer.errors import EngineError, RankError, RunStopped
@@ -158,6 +159,7 @@ def learn(
         "step",
         step=run.step,
         **run.counters,
+        **reward_of(groups),
         loss=result.loss,
         policy_loss=result.policy_loss,
         kl_loss=result.kl_loss,
@@ -249,10 +251,12 @@ def measure(run: Run) -> None:
         params = sampling(run.config, run.directory, run.tokenizer, e.temperature)
         seed = (derive_seed(e.seed, version),)
         groups = run.worker.sample(run.held_out, e.samples, params, seed=seed)
-        found = summarise(groups, n=e.samples, ks=e.ks or sorted({1, e.samples}))
+        ks = e.ks or sorted({1, e.samples})
+        found = summarise(groups, n=e.samples, ks=ks)
         gap = parity(run, groups)
     run.pass_rate = found.pass_rate
-    row = {**found.row(), **run.counters, "eval_tokens": found.tokens, "logp_gap_max": gap}
+    row = {**found.row(), **evaluation_of(groups, n=e.samples, ks=ks), **run.counters}
+    row |= {"eval_tokens": found.tokens, "logp_gap_max": gap}
     row |= {"gpu_hours": run.spent, "gpu_hours_after": run.ledger.gpu_hours}
     run.ledger.write("eval", step=run.step, split="held-out", **row)
     run.measured = run.step

@@ -131,8 +131,7 @@ def test_prompts_that_come_again_under_another_index_are_retired_with_it():
 
     c = Curriculum(prompt_of_three, 12, factory.config("--curriculum.floor", "0.5"))
     with pytest.raises(RunStopped, match=r"with curriculum\.floor"):
-        for _ in range(4):  # three prompts to be solved, then none
-            visit(c, passed=16)
+        _ = [visit(c, passed=16) for _ in range(4)]  # three prompts to be solved, then none
     assert c.left == pytest.approx(5 / 12)  # 7 of 12 indices were met, fewer than half are left
 
 

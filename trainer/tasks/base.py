@@ -32,12 +32,15 @@ class Item:
         What the model is asked, before any chat template.
     question, answer : Any
         What `Task.score` needs; plain data, because it travels to another process.
+    label : str
+        Which task of a mixture it belongs to; empty where there is one.
     """
 
     id: str
     text: str
     question: Any
     answer: Any
+    label: str = ""
 
 
 class Task(Protocol):
