@@ -98,9 +98,11 @@ def _size(table: Table, request: Request, series: tuple[Series, ...]) -> int | s
         raise unknown(table, "--n", request.n, list(table.columns))
     if request.n is not None:
         return request.n
-    for name in names.SIZE_NAMES:
+    score = series[0].column
+    own = table.sizes.get(score)
+    for name in names.SIZE_NAMES if own is None else (own,):
         if name in table.columns and table.holds_numbers(name):
-            scored = np.isfinite(table.numbers(series[0].column).values)
+            scored = np.isfinite(table.numbers(score).values)
             if (table.numbers(name).values[scored] >= 1).all():
                 return name
     return None

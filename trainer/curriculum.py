@@ -58,17 +58,18 @@ class Curriculum:
         Raises
         ------
         RunStopped
-            Fewer than ``curriculum.floor`` of the pool are left.
+            Fewer than ``curriculum.floor`` of the pool are left, or none.
         """
         visits: list[tuple[int, Prompt]] = []
         while len(visits) < n:
             index = self._index(self.position)
             self.position += 1
+            if index not in self.retired_indices:
+                prompt = self.prompt_at(index)
+                if prompt.id in self.retired:  # it stands in the order more than once
+                    self.retired_indices.add(index)
             if index in self.retired_indices:
                 self._check_floor()
-                continue
-            prompt = self.prompt_at(index)
-            if prompt.id in self.retired:
                 continue
             visits.append((self.next_group, prompt))
             self.waiting[self.next_group] = index
@@ -120,8 +121,8 @@ class Curriculum:
 
     def _check_floor(self) -> None:
         floor = self.config.curriculum.floor
-        if self.left < floor:
+        if self.left < floor or self.left == 0:
             raise RunStopped(
-                f"{self.left:.0%} of {self.size} prompts are left, below curriculum.floor = "
+                f"{self.left:.0%} of {self.size} prompts are left with curriculum.floor = "
                 f"{floor:g}: the rest is solved; add prompts or raise curriculum.retire_above"
             )

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from trainer import checkpoint
 from trainer.batch import make_batch, minus_kl, shaped_rewards
+from trainer.by_task import evaluation_of, reward_of
 from trainer.curriculum import live
 from trainer.engine.base import derive_seed
 from trainer.errors import EngineError, RankError, RunStopped
@@ -159,6 +160,7 @@ def learn(
         "step",
         step=run.step,
         **run.counters,
+        **reward_of(groups),
         loss=result.loss,
         policy_loss=result.policy_loss,
         kl_loss=result.kl_loss,
@@ -250,13 +252,16 @@ def measure(run: Run) -> None:
         params = sampling(run.config, run.directory, run.tokenizer, e.temperature, e.top_p)
         seed = (derive_seed(e.seed, version),)
         groups = run.worker.sample(run.held_out, e.samples, params, seed=seed)
-        found = summarise(groups, n=e.samples, ks=e.ks or sorted({1, e.samples}))
+        ks = e.ks or sorted({1, e.samples})
+        found = summarise(groups, n=e.samples, ks=ks)
+        compared = groups
         if e.top_p < 1:  # of a nucleus the learner knows nothing
             few, whole = run.held_out[:PROMPTS], replace(params, top_p=1.0)
-            groups = run.worker.sample(few, 1, whole, seed=(*seed, 1))
-        gap = parity(run, groups)
+            compared = run.worker.sample(few, 1, whole, seed=(*seed, 1))
+        gap = parity(run, compared)
     run.pass_rate = found.pass_rate
-    row = {**found.row(), **run.counters, "eval_tokens": found.tokens, "logp_gap_max": gap}
+    row = {**found.row(), **evaluation_of(groups, n=e.samples, ks=ks), **run.counters}
+    row |= {"eval_tokens": found.tokens, "logp_gap_max": gap}
     row |= {"gpu_hours": run.spent, "gpu_hours_after": run.ledger.gpu_hours}
     run.ledger.write("eval", step=run.step, split="held-out", **row)
     run.measured = run.step

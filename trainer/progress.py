@@ -50,11 +50,12 @@ class Progress:
         self.note(f"step {alarm.step}: {alarm.signal} = {value}: {alarm.message} ({alarm.action})")
 
     def end(self, run: Run, reason: str) -> None:
-        """Print where the log is and the command that fits it."""
+        """Print where the log is and the command that fits it, or one of several tasks."""
+        fit, label = fit_command(run.ledger.path), run.held_out[0].label
         self.note(
             f"{reason} at step {run.step}: pass rate {run.pass_rate:.3f} after "
             f"{run.ledger.gpu_hours:.4g} {run.unit}\nlog:  {run.ledger.path}\n"
-            f"fit:  {fit_command(run.ledger.path)}"
+            f"fit:  {fit}" + (f"\none:  {fit} --y pass_rate_of/{label}" if label else "")
         )
 
     def _line(self, run: Run) -> str:

@@ -307,12 +307,23 @@ def check(config: Config) -> None:
 
 
 def _code_time(task: Task) -> tuple[bool, str]:
-    total = task.args.get("total_s", 8.0)  # the default of trainer.sandbox.Limits
+    default = 8.0  # of trainer.sandbox.Limits
+    totals = [args.get("total_s", default) for args in _args_of(task, "code")]
+    total = max((t for t in totals if isinstance(t, (int, float))), default=0.0)
     return (
-        task.name == "code" and isinstance(total, (int, float)) and total + 1.5 > task.deadline_s,
+        total > 0 and total + 1.5 > task.deadline_s,
         f"task.deadline_s = {task.deadline_s:g} is too short for task.args.total_s = {total}: a "
         "slow program must score 0, not time out the verifier; leave 1.5 seconds between them",
     )
+
+
+def _args_of(task: Task, name: str) -> list[dict[str, Any]]:
+    """Settings of a task by its name, alone or in a mixture, whose tables are checked later."""
+    tables: Any = [{"name": task.name, "args": task.args}]
+    if task.name == "mixture" and isinstance(task.args.get("tasks"), list):
+        tables = task.args["tasks"]
+    named = [t.get("args", {}) for t in tables if isinstance(t, dict) and t.get("name") == name]
+    return [args for args in named if isinstance(args, dict)]
 
 
 def _problems(c: Config) -> list[tuple[bool, str]]:

@@ -52,14 +52,16 @@ def model_directory(config: Config) -> Path:
 
 
 def tiny_settings(config: Config) -> Any:
-    """Return the settings of the tiny model: the run's task, and what ``model.tiny`` says."""
+    """Return the settings of the tiny model: the run's task, or what ``model.tiny`` says."""
     from trainer.tinymodel import TinySettings
 
     known = [f.name for f in fields(TinySettings)]
     for key in config.model.tiny:
         if key not in known:
             raise ConfigError(f"unknown key model.tiny.{key}; there are {', '.join(known)}")
-    of_task = {"task": config.task.name, "options": config.task.args}
+    of_task: dict[str, Any] = {"task": config.task.name, "options": config.task.args}
+    if config.model.tiny.get("task", config.task.name) != config.task.name:
+        of_task["options"] = {}  # they are another task's
     return TinySettings(**{**of_task, **config.model.tiny})
 
 

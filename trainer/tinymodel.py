@@ -229,7 +229,7 @@ def _train(settings: TinySettings) -> tuple[Any, dict[str, Any]]:
     if not isinstance(task, Chain):
         raise TaskError(
             f"no tiny model for task {settings.task}: only chain and mixed have demonstrations to "
-            "make one from; set model.path to a model directory"
+            "make one from; set model.path to a model directory, or model.tiny.task to one of them"
         )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)

@@ -32,6 +32,8 @@ class Prompt:
         What the verifier needs.
     index : int
         Position in the task's order; the item is a function of (seed, index) alone.
+    label : str
+        Which task of a mixture it belongs to; empty where there is one.
     """
 
     id: str
@@ -39,6 +41,7 @@ class Prompt:
     question: Any
     answer: Any
     index: int
+    label: str = ""
 
 
 @dataclass(slots=True)

@@ -42,6 +42,8 @@ class Table:
         Where `run` comes from, as the report says it.
     notes, dropped : list
         What reading decided, and the rows it left out.
+    sizes : dict of str to str
+        By score, the column of its evaluation size, where it is not that of all scores.
     """
 
     file: str
@@ -53,6 +55,7 @@ class Table:
     run_from: str = "file name"
     notes: list[Note] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
+    sizes: dict[str, str] = field(default_factory=dict)
     _numbers: dict[str, Numbers | BadCell] = field(default_factory=dict, repr=False)
 
     @property

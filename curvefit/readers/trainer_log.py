@@ -3,7 +3,8 @@
 The points are the ``eval`` events: x is ``gpu_hours``, y is ``pass_rate``, the evaluation size is
 ``n_prompts × n_samples``. The ``step`` events stay in the table, so that a training signal can be
 asked for by name. The run is called what its ``run`` event says; each split evaluated is a run of
-its own.
+its own. A run over several tasks has a score for each of them besides, ``pass_rate_of/LABEL``, with
+the size ``n_prompts_of/LABEL × n_samples``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from curvefit.wording import count, printable
 __all__ = ["read", "recognises"]
 
 SIZE = "n_prompts × n_samples"
+OF = "_of/"  # between a statistic and the label of the task that it is of
 CPU = "the run was trained on CPUs: its gpu_hours count CPU-device hours"
 
 
@@ -47,6 +49,7 @@ def read(source: Source) -> list[Table]:
     for table in tables:
         table.run_from = "run event"
         table.notes += devices
+        table.sizes = _sizes(table)
     tables[0].notes += notes
     tables[0].dropped += dropped
     return tables
@@ -97,10 +100,25 @@ def _on_cpu(event: Record) -> bool:
 
 
 def _with_size(event: Record) -> Record:
-    prompts, samples = event.get("n_prompts"), event.get("n_samples")
-    if isinstance(prompts, int) and isinstance(samples, int):
-        return {**event, SIZE: prompts * samples}
-    return event
+    """Return an evaluation with the sizes that it states, of all prompts and of each task's."""
+    samples, of_tasks = event.get("n_samples"), event.get("n_prompts_of")
+    counts = {SIZE: event.get("n_prompts")}
+    if isinstance(of_tasks, dict):
+        counts |= {f"n_prompts{OF}{label} × n_samples": n for label, n in of_tasks.items()}
+    if not isinstance(samples, int):
+        return event
+    return {**event, **{name: n * samples for name, n in counts.items() if isinstance(n, int)}}
+
+
+def _sizes(table: Table) -> dict[str, str]:
+    """Return the size column of each score that is one task's."""
+    sizes = {}
+    for name in table.columns:
+        score, of, rest = name.partition(OF)
+        if of and score != "n_prompts":
+            label = rest.partition("/")[0]
+            sizes[name] = f"n_prompts{OF}{label} × n_samples"
+    return sizes
 
 
 def _resumed(event: Record) -> Record:

@@ -140,6 +140,49 @@ def test_trainer_log_with_two_splits(tmp_path):
     assert runs["r (b)"].score.tolist() == [0.3, 0.4]
 
 
+def mixture_log(tmp_path):
+    lines = ['{"event": "run", "schema": "trainer-log/1", "run": "r"}']
+    for hours, math, code in ((0, 0.1, 0.4), (1, 0.2, 0.5), (2, 0.25, None), (3, 0.3, 0.6)):
+        prompts = {"math": 8, "code": 2 if code is not None else 0}
+        rate = (8 * math + 2 * (code or 0)) / sum(prompts.values())
+        event = {"event": "eval", "step": hours, "gpu_hours": hours, "pass_rate": rate}
+        event |= {"n_prompts": sum(prompts.values()), "n_samples": 4, "n_prompts_of": prompts}
+        event |= {"pass_rate_of": {"math": math, "code": code}}
+        event |= {"pass_at_k_of": {"math": {"1": math, "4": 2 * math}, "code": {}}}
+        lines.append(json.dumps(event))
+        lines.append(json.dumps({"event": "step", "step": hours, "reward_of": {"math": math}}))
+    return write(tmp_path, "\n".join(lines))
+
+
+def test_trainer_log_of_several_tasks_is_read_as_one_without_a_word(tmp_path):
+    run = load(mixture_log(tmp_path))[0]
+    assert run.y.column == "pass_rate"
+    assert run.score.tolist() == pytest.approx([0.16, 0.26, 0.25, 0.36])
+    assert run.n_eval.tolist() == [40, 40, 32, 40]
+
+
+@pytest.mark.parametrize(
+    ("column", "score", "size"),
+    [
+        ("pass_rate_of/math", [0.1, 0.2, 0.25, 0.3], [32] * 4),
+        ("pass_rate_of/code", [0.4, 0.5, 0.6], [8] * 3),  # once nothing of it could be scored
+        ("pass_at_k_of/math/4", [0.2, 0.4, 0.5, 0.6], [32] * 4),
+    ],
+)
+def test_trainer_log_gives_each_task_with_its_own_size(tmp_path, column, score, size):
+    run = load(mixture_log(tmp_path), y=column)[0]
+    assert run.score.tolist() == score
+    assert run.n_eval.tolist() == size
+    assert f"n = n_prompts_of/{column.split('/')[1]} × n_samples" in dict(run.notes)["columns"]
+    assert load(mixture_log(tmp_path), y=column, n=7)[0].n_eval.tolist() == [7] * len(score)
+
+
+def test_trainer_log_has_no_size_for_a_training_reward_of_a_task(tmp_path):
+    run = load(mixture_log(tmp_path), y="reward_of/math", x="step")[0]
+    assert run.n_eval is None
+    assert run.score.tolist() == [0.1, 0.2, 0.25, 0.3]
+
+
 def test_trainer_log_of_a_cpu_says_what_its_hours_are(tmp_path):
     text = (INPUTS / "trainer_log.jsonl").read_text()
     assert "cpu-hours" not in dict(load(INPUTS / "trainer_log.jsonl")[0].notes)

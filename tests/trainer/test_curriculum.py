@@ -113,8 +113,26 @@ def test_a_starved_pool_stops_the_run_with_the_reason():
     c = curriculum(10, "--curriculum.floor", "0.5")
     for drawn in c.draw(10):
         c.observe(answered(drawn, passed=16))
-    with pytest.raises(RunStopped, match=r"below curriculum\.floor"):
+    with pytest.raises(RunStopped, match=r"with curriculum\.floor"):
         c.draw(1)
+
+
+def test_a_pool_of_which_nothing_is_left_stops_the_run_without_a_floor_too():
+    c = curriculum(4, "--curriculum.floor", "0")
+    for drawn in c.draw(4):
+        c.observe(answered(drawn, passed=16))
+    with pytest.raises(RunStopped, match="0% of 4 prompts are left"):
+        c.draw(1)
+
+
+def test_prompts_that_come_again_under_another_index_are_retired_with_it():
+    def prompt_of_three(index):
+        return Prompt(f"q{index % 3}", (1, 2), None, None, index)
+
+    c = Curriculum(prompt_of_three, 12, factory.config("--curriculum.floor", "0.5"))
+    with pytest.raises(RunStopped, match=r"with curriculum\.floor"):
+        _ = [visit(c, passed=16) for _ in range(4)]  # three prompts to be solved, then none
+    assert c.left == pytest.approx(5 / 12)  # 7 of 12 indices were met, fewer than half are left
 
 
 def test_a_pool_cuts_the_task():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trainer.errors import TaskError
-from trainer.tasks.base import final_answer
+from trainer.tasks.base import final_answer, spread
 from trainer.tasks.chain import step_error
 from trainer.tasks.registry import make_task
 from trainer.tasks.source import PromptSource, check_prompt_ids, encode_prompt, stop_ids
@@ -343,6 +343,22 @@ def test_text_the_tokenizer_cannot_write_is_refused(tokenizer):
 def test_a_prompt_beyond_the_budget_is_refused_before_training(tokenizer):
     with pytest.raises(TaskError, match="has 9 tokens, more than the budget of 8"):
         PromptSource(make_task("chain"), tokenizer, 8).check()
+
+
+def test_the_longest_level_is_met_whatever_the_number_of_levels(tokenizer):
+    task = make_task("mixed")  # 3 to 6 terms by index: even steps met 3 and 5 terms alone
+    with pytest.raises(TaskError, match="has 13 tokens, more than the budget of 12"):
+        PromptSource(task, tokenizer, 12).check()
+    seen = {task.item("train", i).text.count("+") for i in spread(task.size("train"), 4)}
+    assert seen == {2, 3, 4, 5}
+
+
+@pytest.mark.parametrize("size", [1, 2, 36, 97, 3600, 10**6])
+@pytest.mark.parametrize("number", [1, 16, 256])
+def test_spread_indices_are_different_and_within_the_list(size, number):
+    indices = spread(size, number)
+    assert len(set(indices)) == len(indices) == min(size, number)
+    assert 0 <= indices[0] <= indices[-1] < size
 
 
 def test_more_held_out_prompts_than_there_are_is_refused(tokenizer):

@@ -10,16 +10,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainer.errors import TaskError
+from trainer.tasks.base import SPLITS, spread
+from trainer.tasks.mixture import parts_of
 from trainer.verify import Answer, Verifier
 
 if TYPE_CHECKING:
-    from trainer.tasks.base import Item, Task
+    from trainer.tasks.base import Task
 
 __all__ = ["canary"]
 
 
 def canary(task: Task, verifier: Verifier, number: int = 16) -> None:
-    """Score gold and empty completions of items spread over both splits.
+    """Score gold and empty completions of `number` items of each split, of each task of a mixture.
 
     Raises
     ------
@@ -27,10 +29,12 @@ def canary(task: Task, verifier: Verifier, number: int = 16) -> None:
         Naming the first item whose gold answer does not score 1, or whose empty one does not
         score 0.
     """
-    items: list[Item] = []
-    for split in ("train", "held-out"):
-        size = task.size(split)
-        items += [task.item(split, i * size // number) for i in range(min(number, size))]
+    items = [
+        part.item(split, index)
+        for part in parts_of(task).values()
+        for split in SPLITS
+        for index in spread(part.size(split), number)
+    ]
     for item, wanted, text in [
         *((item, 1.0, task.gold(item)) for item in items),
         *((item, 0.0, "") for item in items),

@@ -15,12 +15,11 @@ size and of the recipe, and the ceiling stays clearly below 1.
 from __future__ import annotations
 
 import hashlib
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trainer.errors import TaskError
-from trainer.tasks.base import Item, Split
+from trainer.tasks.base import Item, Split, coprime
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["Chain", "step_error"]
 
 BLOCK = 10
-GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 
 
 @dataclass(frozen=True)
@@ -126,15 +124,9 @@ def _number(terms: int, split: Split, rank: int, seed: int) -> int:
     """Number of the question: its digits are the terms."""
     blocks = 10 ** (terms - 1)
     within, other = (rank, None) if split == "held-out" else divmod(rank, BLOCK - 1)
-    block = (within * _coprime(blocks) + seed * 7919) % blocks
+    block = (within * coprime(blocks) + seed * 7919) % blocks
     digest = hashlib.blake2b(f"chain:{terms}:{block}".encode(), digest_size=8).digest()
     held = int.from_bytes(digest, "big") % BLOCK
     place = held if other is None else other + (other >= held)
     space = 10**terms
-    return (BLOCK * block + place) * _coprime(space) % space
-
-
-def _coprime(modulus: int) -> int:
-    """A multiplier that permutes 0..modulus-1 and scatters neighbours."""
-    start = max(1, int(GOLDEN_RATIO * modulus))
-    return next(k for k in range(start, start + modulus + 1) if math.gcd(k, modulus) == 1)
+    return (BLOCK * block + place) * coprime(space) % space

@@ -9,12 +9,13 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import importlib
+from collections.abc import Sequence
 from typing import Any
 
 from trainer.errors import TaskError
 from trainer.tasks.base import Task
 
-__all__ = ["TASKS", "make_task"]
+__all__ = ["TASKS", "make_task", "nearest"]
 
 # name: module, class, defaults that differ from the class's own
 TASKS: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -22,6 +23,7 @@ TASKS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "code": ("trainer.tasks.code", "Code", {}),
     "math": ("trainer.tasks.math", "Math", {}),
     "mixed": ("trainer.tasks.chain", "Chain", {"min_terms": 3, "max_terms": 6}),
+    "mixture": ("trainer.tasks.mixture", "Mixture", {}),
     "reasoning-gym": ("trainer.tasks.gym", "ReasoningGym", {}),
 }
 
@@ -40,7 +42,7 @@ def make_task(name: str, options: dict[str, Any] | None = None, *, seed: int = 0
     for option in options:
         if option not in known:
             raise TaskError(
-                f"task {name} has no option {option!r}{_nearest(option, known)}; it has "
+                f"task {name} has no option {option!r}{nearest(option, known)}; it has "
                 f"{', '.join(known)}"
             )
     return cls(**options, seed=seed, name=name)
@@ -54,7 +56,7 @@ def _find(name: str) -> tuple[type[Any], dict[str, Any]]:
         module, cls_name, defaults = TASKS[name]
     else:
         raise TaskError(
-            f"unknown task {name!r}{_nearest(name, list(TASKS))}; there are {', '.join(TASKS)}, "
+            f"unknown task {name!r}{nearest(name, list(TASKS))}; there are {', '.join(TASKS)}, "
             "or module:Class for your own"
         )
     try:
@@ -68,6 +70,7 @@ def _find(name: str) -> tuple[type[Any], dict[str, Any]]:
     return cls, defaults
 
 
-def _nearest(name: str, names: list[str]) -> str:
+def nearest(name: str, names: Sequence[str]) -> str:
+    """A question in brackets that names what may have been meant; empty when nothing is near."""
     close = difflib.get_close_matches(name, names, n=1)
     return f" (did you mean {close[0]}?)" if close else ""

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer.errors import TaskError
+from trainer.tasks.base import spread
+from trainer.tasks.mixture import parts_of
 from trainer.types import Prompt
 
 if TYPE_CHECKING:
@@ -38,33 +40,48 @@ class PromptSource:
 
     def train(self, index: int) -> Prompt:
         """The training prompt at `index`."""
-        return self._prompt("train", index)
+        return self._prompt(self.task, "train", index)
 
     def held_out(self, number: int) -> list[Prompt]:
-        """The first `number` held-out prompts: no question of theirs is ever trained on."""
+        """The first `number` held-out prompts: no question of theirs is ever trained on.
+
+        Raises
+        ------
+        TaskError
+            There are not so many, or a task of a mixture has none among them.
+        """
         there = self.task.size("held-out")
         if number > there:
             raise TaskError(
                 f"{number} held-out prompts asked for, task {self.task.name} has {there}; "
                 "lower eval.prompts"
             )
-        return [self._prompt("held-out", index) for index in range(number)]
+        prompts = [self._prompt(self.task, "held-out", index) for index in range(number)]
+        shown = {prompt.label for prompt in prompts}
+        missing = [label for label in parts_of(self.task) if label and label not in shown]
+        if missing:
+            raise TaskError(
+                f"the first {number} held-out prompts of task {self.task.name} hold none of "
+                f"{', '.join(missing)}; raise eval.prompts"
+            )
+        return prompts
 
     def check(self) -> None:
         """Encode prompts before training: all of a listed task, a spread of a generated one."""
-        step = 1 if self.task.listed else max(1, self.size // SPOT_CHECKS)
-        for index in range(0, self.size, step):
-            self.train(index)
+        for part in parts_of(self.task).values():
+            size = part.size("train")
+            for index in range(size) if part.listed else spread(size, SPOT_CHECKS):
+                self._prompt(part, "train", index)
 
-    def _prompt(self, split: Split, index: int) -> Prompt:
-        item = self.task.item(split, index)
+    def _prompt(self, task: Task, split: Split, index: int) -> Prompt:
+        item = task.item(split, index)
         ids = encode_prompt(self.tokenizer, item.text)
         if len(ids) > self.max_prompt:
             raise TaskError(
-                f"{split} prompt {index} of task {self.task.name} has {len(ids)} tokens, more than "
+                f"{split} prompt {index} of task {task.name} has {len(ids)} tokens, more than "
                 f"the budget of {self.max_prompt}; raise sample.prompt_tokens or shorten it"
             )
-        return Prompt(item.id, ids, item.question, item.answer, index)
+        return Prompt(item.id, ids, item.question, item.answer, index, item.label)
 
 
 def encode_prompt(tokenizer: Any, text: str) -> tuple[int, ...]:
