@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
 import tomllib
 from dataclasses import fields
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 from trainer.errors import ConfigError
 from trainer.settings import SECTIONS, Config, check
+from trainer.values import fitted
 
 __all__ = ["RECIPES", "Config", "from_dict", "load", "recipe_names", "save"]
 
@@ -141,35 +141,15 @@ def _literal(text: str) -> Any:
 
 def _convert(section: str, f: dataclasses.Field[Any], value: Any) -> Any:
     """Check one value against its field: type, finiteness, choices."""
-    kind = str(f.type)
     where = f"{section}.{f.name}"
-    if kind == "str" and isinstance(value, (int, float)) and not isinstance(value, bool):
-        value = str(value)
-    if kind == "float" and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    accepted = {"int": int, "float": float, "bool": bool, "str": str}.get(kind.split("[")[0])
-    if accepted is None:
-        accepted = dict if kind.startswith("dict") else list
-    wrong_bool = isinstance(value, bool) and accepted is not bool
-    if wrong_bool or not isinstance(value, accepted):
-        raise ConfigError(f"{where} = {value!r} must be {_KIND[accepted]}")
-    if accepted is float and not math.isfinite(value):
-        raise ConfigError(f"{where} = {value} must be finite")
+    value, wrong = fitted(str(f.type), value)
+    if wrong:
+        raise ConfigError(f"{where} = {value!r} {wrong}")
     choices = f.metadata["choices"]
     if choices and value not in choices:
         near = _nearest(value, list(choices))
         raise ConfigError(f"{where} = {value!r}{near}; choose from {', '.join(choices)}")
     return value
-
-
-_KIND = {
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    str: "text",
-    dict: "a table",
-    list: "a list",
-}
 
 
 def _nearest(name: str, names: list[str], section: str = "") -> str:

@@ -158,7 +158,7 @@ MATH = "mixture: math: math: no file; set"
     ("tasks", "message"),
     [
         ([], r"mixture: no tasks; set task\.args\.tasks = "),
-        ({"name": "chain"}, "mixture: no tasks"),
+        ({"name": "chain"}, "task mixture: tasks = .* must be a list"),
         (["chain"], "mixture: task 1 is 'chain'; write a table"),
         ([{"share": 1}], "mixture: task 1 has no name"),
         ([{"name": "chain", "shares": 2}], r"task 1 has no key 'shares' \(did you mean share\?\)"),

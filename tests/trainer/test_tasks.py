@@ -23,6 +23,24 @@ def test_unknown_names_are_refused_with_the_nearest():
         make_task("chain", {"min_term": 3})
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("chain", {"min_terms": "x"}, "task chain: min_terms = 'x' must be a whole number"),
+        ("chain", {"min_terms": 2.5}, "task chain: min_terms = 2.5 must be a whole number"),
+        ("chain", {"max_terms": True}, "task chain: max_terms = True must be a whole number"),
+        ("reasoning-gym", {"generators": "chain_sum"}, "generators = 'chain_sum' must be a list"),
+        ("code", {"test_s": "5"}, "task code: test_s = '5' must be a number"),
+        ("math", {"path": ["a"]}, "task math: path = .'a'. must be text"),
+        ("mixture", {"tasks": 3}, "task mixture: tasks = 3 must be a list"),
+        ("traps:Typed", {"size": "big"}, "task traps:Typed: size = 'big' must be a whole number"),
+    ],
+)
+def test_options_of_another_type_are_refused(name, options, words):
+    with pytest.raises(TaskError, match=words):
+        make_task(name, options)
+
+
 # ---------------------------------------------------------------------- chains
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 
 from trainer.tasks.base import Item
 
@@ -62,3 +62,7 @@ class Hanging(Trap):
 
     def gold(self, item):
         return "hang"
+
+
+# its fields have types for annotations, and not their names
+Typed = make_dataclass("Typed", [("size", int, 1), ("seed", int, 0), ("name", str, "typed")])

@@ -14,6 +14,7 @@ from typing import Any
 
 from trainer.errors import TaskError
 from trainer.tasks.base import Task
+from trainer.values import fitted
 
 __all__ = ["TASKS", "make_task", "nearest"]
 
@@ -45,6 +46,12 @@ def make_task(name: str, options: dict[str, Any] | None = None, *, seed: int = 0
                 f"task {name} has no option {option!r}{nearest(option, known)}; it has "
                 f"{', '.join(known)}"
             )
+    for f in dataclasses.fields(cls):
+        if f.name in options:
+            kind = f.type if isinstance(f.type, str) else getattr(f.type, "__name__", "")
+            options[f.name], wrong = fitted(kind, options[f.name])
+            if wrong:
+                raise TaskError(f"task {name}: {f.name} = {options[f.name]!r} {wrong}")
     return cls(**options, seed=seed, name=name)
 
 
