@@ -100,7 +100,11 @@ def _on_cpu(event: Record) -> bool:
 
 
 def _with_size(event: Record) -> Record:
-    """Return an evaluation with the sizes that it states, of all prompts and of each task's."""
+    """Return an evaluation with the sizes that it states, of all prompts and of each task's.
+
+    Its reward is of other prompts than the one that training steps state, and gets another name.
+    """
+    event = {f"eval/{key}" if key == "reward" else key: value for key, value in event.items()}
     samples, of_tasks = event.get("n_samples"), event.get("n_prompts_of")
     counts = {SIZE: event.get("n_prompts")}
     if isinstance(of_tasks, dict):

@@ -11,6 +11,7 @@ from curvefit.errors import InputError
 from curvefit.readers import load
 
 INPUTS = Path(__file__).parent / "inputs"
+DATA = Path(__file__).parents[2] / "data"
 RECORDS = [{"step": s, "accuracy": a} for s, a in ((0, 0.1), (10, 0.2), (20, 0.3))]
 
 
@@ -128,6 +129,14 @@ def test_trainer_log_gives_training_signals_by_name():
     run = load(INPUTS / "trainer_log.jsonl", y="reward", x="step")[0]
     assert run.compute.tolist() == [1, 10, 20]
     assert run.score.tolist() == [0.125, 0.2, 0.32]
+
+
+def test_the_reward_of_evaluations_and_that_of_training_are_two_columns():
+    log = DATA / "train-rl" / "grpo-seed0.jsonl"
+    trained, evaluated = (load(log, y=name, x="step")[0] for name in ("reward", "eval/reward"))
+    assert trained.compute.tolist() == list(range(1, 81))
+    assert evaluated.compute.tolist() == list(range(0, 81, 5))
+    assert evaluated.score.tolist() == load(log, x="step")[0].score.tolist()  # rewards of 0 and 1
 
 
 def test_trainer_log_with_two_splits(tmp_path):
