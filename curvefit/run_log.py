@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from typing import Any
 
 from curvefit.errors import CurvefitWarning, InputError
 
-__all__ = ["SCHEMA", "RunLog", "plain"]
+__all__ = ["SCHEMA", "RunLog", "drop_half_line", "finite", "plain"]
 
 SCHEMA = "trainer-log/1"
 
@@ -129,7 +130,7 @@ class RunLog:
         row: dict[str, Any] = {"event": event}
         if event != "run":
             row |= {"gpu_hours": self.gpu_hours, "wall_s": round(self.wall_s, 6)}
-        line = json.dumps(_finite(row | values), ensure_ascii=False, allow_nan=False)
+        line = json.dumps(finite(row | values), ensure_ascii=False, allow_nan=False)
         lead = "\n" if self._torn else ""
         try:
             with self.path.open("ab", buffering=0) as file:
@@ -162,14 +163,11 @@ class RunLog:
         return 0.0 if self._since is None else self._clock() - self._since
 
     def _prepare(self) -> None:
-        """Make the folder, and drop the half line that a kill may have left."""
+        """Make the folder and see whether the log can be written."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("ab+") as file:
-                file.seek(0)
-                content = file.read()
-                if content and not content.endswith(b"\n"):
-                    file.truncate(content.rfind(b"\n") + 1)
+            self.path.open("ab").close()
+            drop_half_line(self.path)
         except OSError as e:
             raise InputError(f"cannot write the log {self.path}: {e.strerror}") from e
 
@@ -220,7 +218,20 @@ def _hours_at(step: int, rows: list[dict[str, Any]], total: float) -> float:
     return float(logged[-1]["gpu_hours"]) if logged else total
 
 
-def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    """Replace numbers that JSON does not have by null, and say which they were."""
+def drop_half_line(path: Path) -> None:
+    """Drop the half line that a kill may have left, so that the next line is whole."""
+    with path.open("rb+") as file:
+        content = file.read()
+        if content and not content.endswith(b"\n"):
+            file.truncate(content.rfind(b"\n") + 1)
+            os.fsync(file.fileno())
+
+
+def finite(row: dict[str, Any]) -> dict[str, Any]:
+    """Replace numbers that JSON does not have by null, and say which they were.
+
+    >>> finite({"loss": float("nan"), "lr": 0.1})
+    {'loss': None, 'lr': 0.1, 'not_finite': {'loss': 'nan'}}
+    """
     bad = {k: str(v) for k, v in row.items() if isinstance(v, Real) and not math.isfinite(v)}
     return {**row, **dict.fromkeys(bad), **({"not_finite": bad} if bad else {})}

@@ -11,19 +11,16 @@ Schema ``trainer-log/1``: events run, eval, step, alarm, resume, end.
 from __future__ import annotations
 
 import json
-import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from curvefit.run_log import SCHEMA, drop_half_line, finite
 from trainer.errors import RunStopped, TrainerError
 
 __all__ = ["SCHEMA", "Ledger", "last_gpu_seconds", "read"]
-
-SCHEMA = "trainer-log/1"
 
 
 class Ledger:
@@ -52,7 +49,8 @@ class Ledger:
         self.phases: dict[str, float] = {}
         self._started = clock()
         try:
-            _end_broken_line(path)
+            if path.is_file():
+                drop_half_line(path)
             self._file = path.open("ab", buffering=0)
         except OSError as e:
             raise TrainerError(f"cannot write the log {path}: {e.strerror}") from e
@@ -93,7 +91,7 @@ class Ledger:
             row |= {"gpu_hours": self.gpu_hours, "wall_s": round(self.wall_s, 6)}
         row |= values
         try:
-            line = json.dumps(_finite(row), ensure_ascii=False, allow_nan=False)
+            line = json.dumps(finite(row), ensure_ascii=False, allow_nan=False)
             self._file.write(f"{line}\n".encode())
         except OSError as e:
             raise RunStopped(
@@ -122,20 +120,3 @@ def last_gpu_seconds(path: Path) -> tuple[float, float]:
         hours = row.get("gpu_hours_after") or row.get("gpu_hours") or hours
         wall = row.get("wall_s") or wall
     return hours * 3600.0, wall
-
-
-def _end_broken_line(path: Path) -> None:
-    """Drop the half line that a kill may have left, so that the next line is whole."""
-    if not path.is_file():
-        return
-    with path.open("rb+") as file:
-        content = file.read()
-        if content and not content.endswith(b"\n"):
-            file.truncate(content.rfind(b"\n") + 1)
-            os.fsync(file.fileno())
-
-
-def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    """Replace numbers that JSON does not have by null, and say which they were."""
-    bad = {k: repr(v) for k, v in row.items() if isinstance(v, float) and not math.isfinite(v)}
-    return {**row, **dict.fromkeys(bad), **({"not_finite": bad} if bad else {})}
