@@ -24,6 +24,7 @@ from curvefit.errors import CurvefitError, FitError, InputError
 from curvefit.fit import Fit
 from curvefit.growing import GrowingFile, Trouble
 from curvefit.readers import named
+from curvefit.readers.event_folder import expanded
 from curvefit.runs import Run, Runs
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class Watch:
     Parameters
     ----------
     files : sequence of str
+        A directory with event files stands for the folders in it that hold runs now.
     request : Request
         How to read them, as `readers.request_of` gives it.
     fit : callable
@@ -100,7 +102,7 @@ class Watch:
     def __init__(self, files: Sequence[str], request: Request, fit: Callable[[Run], Fit]) -> None:
         self.runs = Runs([])
         self.fits: dict[str, Fit] = {}
-        self._files = [GrowingFile(file) for file in files]
+        self._files = [GrowingFile(file) for file in expanded(files)]
         self._request, self._fit = request, fit
         self._tried: dict[str, Run] = {}
         self._refused: dict[str, CurvefitError] = {}
