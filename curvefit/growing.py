@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from curvefit.errors import AmbiguousColumn, CurvefitError, InputError
 from curvefit.readers import runs_in, runs_in_folder
-from curvefit.readers.event_folder import EventFolder
+from curvefit.readers.event_folder import EventFolder, expanded
 from curvefit.readers.source import open_source
 from curvefit.runs import Run
 
@@ -68,6 +68,13 @@ class GrowingFile:
     looked: bool = False
     failures: int = 0  # looks in a row
     complained: bool = False  # since it was last read well
+
+    def unfolded(self) -> list[GrowingFile]:
+        """Return the folders of runs that have come to be where a file was waited for, or this."""
+        if isinstance(self.path, EventFolder) or not os.path.isdir(self.path):
+            return [self]
+        folders = [found for found in expanded([self.path]) if isinstance(found, EventFolder)]
+        return [GrowingFile(folder) for folder in folders] or [self]
 
     def look(self, request: Request, whole: bool) -> bool:
         """Read the file if it has changed; return whether its runs may have."""

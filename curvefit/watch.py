@@ -24,7 +24,6 @@ from curvefit.errors import CurvefitError, FitError, InputError
 from curvefit.fit import Fit
 from curvefit.growing import GrowingFile, Trouble
 from curvefit.readers import named
-from curvefit.readers.event_folder import expanded
 from curvefit.runs import Run, Runs
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ class Watch:
     Parameters
     ----------
     files : sequence of str
-        A directory with event files stands for the folders in it that hold runs now.
+        A directory with event files stands for the folders of runs in it when it is first seen.
     request : Request
         How to read them, as `readers.request_of` gives it.
     fit : callable
@@ -102,7 +101,7 @@ class Watch:
     def __init__(self, files: Sequence[str], request: Request, fit: Callable[[Run], Fit]) -> None:
         self.runs = Runs([])
         self.fits: dict[str, Fit] = {}
-        self._files = [GrowingFile(file) for file in expanded(files)]
+        self._files = [GrowingFile(file) for file in files]
         self._request, self._fit = request, fit
         self._tried: dict[str, Run] = {}
         self._refused: dict[str, CurvefitError] = {}
@@ -142,6 +141,7 @@ class Watch:
             Take a last line that is not finished as it is: nobody will write more.
         """
         start = time.monotonic()
+        self._files = [found for file in self._files for found in file.unfolded()]
         read = [file.look(self._request, whole) for file in self._files]
         changes = self._refit() if any(read) else []
         troubles = [t for file in self._files if (t := file.trouble(whole)) is not None]

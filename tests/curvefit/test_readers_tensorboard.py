@@ -15,12 +15,15 @@ import numpy as np
 import pytest
 from event_files import blob, curve, record, scalar, version
 from following import following
+from hypothesis import given
+from hypothesis import strategies as st
 from test_cli import assert_one_error_line, fit_curve
 
 import curvefit
 from curvefit.errors import InputError
-from curvefit.readers import load
+from curvefit.readers import load, request_of
 from curvefit.readers.crc32c import masked_crc, masked_crcs
+from curvefit.watch import Watch
 
 FOLDER = Path(__file__).parent / "inputs" / "tensorboard"
 NAME = "events.out.tfevents.1790000000.host.1.0"
@@ -212,6 +215,18 @@ def test_a_record_that_is_no_event_is_told(tmp_path):
     assert f"at byte {len(version(1e9))}: the record is no event" in refusal(path)
 
 
+@given(st.binary(max_size=60), st.integers(0, 200), st.integers(0, 3))
+def test_whatever_a_record_holds_is_read_or_refused(junk, at, cut):
+    simple = scalar(1e9, 9, "eval/acc", 0.9)[12:-4]
+    content = simple[:at] + junk + simple[at + cut :]
+    file = io.BytesIO(curve(1e9, range(5)) + record(content))
+    try:
+        good = len(load(file, y="eval/acc")[0]) > 0
+    except InputError as error:
+        good = str(error).isprintable()
+    assert good
+
+
 def test_a_file_that_ends_in_the_middle_of_a_record_is_read_up_to_there(tmp_path):
     begin, end = curve(1e9, range(5)), scalar(2e9, 9, "eval/acc", 0.5)
     for cut in range(1, len(end)):
@@ -302,3 +317,11 @@ def test_python_follows_a_folder(tmp_path):
     written(tmp_path / "alpha", curve(1e9, range(0, 60, 10)))
     fit = next(curvefit.follow(tmp_path))
     assert (fit.run.name, len(fit.run)) == ("alpha", 6)
+
+
+def test_a_folder_that_is_not_there_yet_is_waited_for(tmp_path):
+    watch = Watch([str(tmp_path / "runs")], request_of(*[None] * 6), curvefit.fit)
+    assert "runs does not exist" in str(watch.look().troubles[0].error)
+    for name in ("alpha", "beta"):
+        written(tmp_path / "runs" / name, curve(1e9, range(0, 60, 10)))
+    assert [change.fit.run.name for change in watch.look().changes] == ["alpha", "beta"]
