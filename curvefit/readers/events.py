@@ -125,6 +125,7 @@ def read_scalars(blocks: Iterator[bytes], label: str, *, two_steps: bool = False
     """
     records, found = Records(blocks, label), Scalars()
     for batch in records.batches():
+        before = len(found.step)
         for event in _events(records, batch):
             found.add(event)
         if len(found.value) > MAX_VALUES or len(found.tags) > MAX_TAGS:
@@ -132,7 +133,7 @@ def read_scalars(blocks: Iterator[bytes], label: str, *, two_steps: bool = False
                 f"{label} has more than {MAX_VALUES // 1_000_000} million scalars or "
                 f"{MAX_TAGS:,} tags: log fewer of them, or export the tags used as CSV"
             )
-        if two_steps and len(set(found.step)) > 1:
+        if two_steps and any(step != found.step[0] for step in found.step[before:]):
             break
     found.cut = records.cut
     return found
