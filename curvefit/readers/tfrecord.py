@@ -60,10 +60,9 @@ class Records:
     """
 
     def __init__(self, blocks: Iterator[bytes], label: str) -> None:
-        self.label, self.cut = label, None
+        self.label = label
+        self.cut: int | None = None
         self._blocks = blocks
-
-    cut: int | None
 
     def batches(self) -> Iterator[Batch]:
         """Yield the records, about a megabyte at a time. Works once.
