@@ -4,7 +4,7 @@
 
     import curvefit
 
-    runs = curvefit.load("runs.csv")        # any CSV, TSV, JSON or JSONL; or a dict, a DataFrame
+    runs = curvefit.load("runs.csv")        # CSV, JSONL, event files, …; or a dict, a DataFrame
     fit = curvefit.fit(runs[0], until="50%")
     fit.params["A"], fit.forecast([1e5]), fit.doubts
     curvefit.plot(fit)

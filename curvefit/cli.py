@@ -91,8 +91,9 @@ def _add_input(group: argparse._ArgumentGroup) -> None:
         "files",
         metavar="FILE",
         nargs="+",
-        help="CSV, TSV, JSON or JSONL, gzipped or not; - reads standard input; several files and "
-        "several runs in a file are fine",
+        help="CSV, TSV, JSON or JSONL, gzipped or not; TensorBoard's event file, or a directory "
+        "with such files; a trackio database; - reads standard input; several files and several "
+        "runs in a file are fine",
     )
     add("--x", metavar="COL", help="compute column (default: found among known names)")
     add("--y", metavar="COL", help="score column (default: found among known names)")

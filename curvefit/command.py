@@ -22,6 +22,7 @@ from curvefit.files import refuse_inputs, write
 from curvefit.fit import Fit, fit
 from curvefit.layout import separated
 from curvefit.readers import load
+from curvefit.readers.event_folder import expanded
 from curvefit.record import doubts_of
 from curvefit.window import TRANSIENT
 from curvefit.wording import count, listed, printable
@@ -54,6 +55,7 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
     try:
         outputs.check(args)
         refuse_inputs(output_files(args), args.files)
+        args.files = expanded(args.files)
         runs = _load(args, codes)
     except InputError as error:
         say("error", error)

@@ -45,7 +45,8 @@ def follow(
     Parameters
     ----------
     source : path or list of paths
-        CSV, TSV, JSON or JSONL, as `curvefit.load` reads them.
+        As `curvefit.load` reads them. A directory of event files stands for the folders of
+        runs in it when it is first seen.
     every : float
         Seconds between two looks at the files; more where reading them takes long.
     x, y, run, n, gpus, gpu_hours_per_step

@@ -25,6 +25,7 @@ from curvefit.follow_report import Lines, cells, news
 from curvefit.interrupts import Interrupts, caught
 from curvefit.layout import separated
 from curvefit.readers import request_of
+from curvefit.readers.event_folder import EventFolder, expanded
 from curvefit.record import doubts_of
 from curvefit.runs import Run
 from curvefit.watch import EVERY, Change, Look, Watch, gist
@@ -51,6 +52,7 @@ def run(args: argparse.Namespace, command: Sequence[str]) -> int:
         If standard output cannot be written.
     """
     try:
+        args.files = expanded(args.files)
         _check(args)
     except InputError as error:
         say("error", error)
@@ -68,6 +70,8 @@ def _check(args: argparse.Namespace) -> None:
     for file in args.files:
         if file == "-":
             raise InputError("standard input cannot be followed: name the file that grows")
+        if isinstance(file, EventFolder):
+            continue
         if os.path.isdir(file):
             example = printable(os.path.join(file, "log.jsonl"))
             raise InputError(f"{printable(file)} is a directory: name a file in it, as {example}")

@@ -1,4 +1,6 @@
-"""One file that grows: read when it has changed, and kept as it was when it cannot be read.
+"""One file that grows, or a folder of event files: read when it has changed.
+
+It is kept as it was when it cannot be read.
 
 A file may be caught between two writes, or while another takes its name: what fails once is not
 complained about, what fails in two looks one after the other is.
@@ -11,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from curvefit.errors import AmbiguousColumn, CurvefitError, InputError
-from curvefit.readers import runs_in
+from curvefit.readers import runs_in, runs_in_folder
+from curvefit.readers.event_folder import EventFolder, expanded
 from curvefit.readers.source import open_source
 from curvefit.runs import Run
 
@@ -22,7 +25,7 @@ __all__ = ["GrowingFile", "Trouble"]
 
 PATIENCE = 2  # looks in a row that must fail before a file that could be read is complained about
 
-Stamp = tuple[int, int, int, int]
+Stamp = tuple[int, int, int, int] | None
 
 
 class Trouble(NamedTuple):
@@ -45,6 +48,7 @@ class GrowingFile:
     Attributes
     ----------
     path : str
+        An `EventFolder` for a folder.
     runs : list of Run
         As last read, under the names that the file gives them.
     error : InputError or None
@@ -60,29 +64,47 @@ class GrowingFile:
     error: InputError | None = None
     ended: bool = False
     unfinished: bool = False
-    stamp: Stamp | None = None
+    stamp: tuple[Stamp, ...] | None = None
     looked: bool = False
     failures: int = 0  # looks in a row
     complained: bool = False  # since it was last read well
 
+    def unfolded(self) -> list[GrowingFile]:
+        """Return the folders of runs that have come to be where a file was waited for, or this."""
+        if isinstance(self.path, EventFolder) or not os.path.isdir(self.path):
+            return [self]
+        folders = [found for found in expanded([self.path]) if isinstance(found, EventFolder)]
+        return [GrowingFile(folder) for folder in folders] or [self]
+
     def look(self, request: Request, whole: bool) -> bool:
         """Read the file if it has changed; return whether its runs may have."""
-        stamp = _stamp(self.path)
+        stamp = self._stamp()
         if self.looked and stamp == self.stamp and not (whole and (self.unfinished or self.error)):
             self.failures += self.error is not None
             return False
         self.stamp, self.looked = stamp, True
         try:
-            with open_source(self.path, growing=not whole) as source:
-                try:
-                    self.runs = runs_in(source, request)
-                finally:
-                    self.unfinished, self.ended = source.unfinished, source.ended
+            self._read(request, growing=not whole)
         except InputError as error:
             self.error, self.failures = error, self.failures + 1
             return False
         self.error, self.failures = None, 0
         return True
+
+    def _stamp(self) -> tuple[Stamp, ...]:
+        if isinstance(self.path, EventFolder):
+            return (_stamp(self.path), *map(_stamp, self.path.files()))
+        return _stamp(self.path), _stamp(f"{self.path}-wal")  # where SQLite writes at first
+
+    def _read(self, request: Request, growing: bool) -> None:
+        if isinstance(self.path, EventFolder):
+            self.runs = runs_in_folder(self.path, request, growing)
+            return
+        with open_source(self.path, growing=growing) as source:
+            try:
+                self.runs = runs_in(source, request)
+            finally:
+                self.unfinished, self.ended = source.unfinished, source.ended
 
     def trouble(self, at_once: bool) -> Trouble | None:
         """Return what is wrong, unless a later look may still find it mended."""
@@ -98,7 +120,7 @@ class GrowingFile:
         return over
 
 
-def _stamp(path: str) -> Stamp | None:
+def _stamp(path: str) -> Stamp:
     """Return what changes when a file is written to or replaced; None where there is none."""
     try:
         found = os.stat(path)

@@ -84,6 +84,7 @@ class Watch:
     Parameters
     ----------
     files : sequence of str
+        A directory with event files stands for the folders of runs in it when it is first seen.
     request : Request
         How to read them, as `readers.request_of` gives it.
     fit : callable
@@ -140,6 +141,7 @@ class Watch:
             Take a last line that is not finished as it is: nobody will write more.
         """
         start = time.monotonic()
+        self._files = [found for file in self._files for found in file.unfolded()]
         read = [file.look(self._request, whole) for file in self._files]
         changes = self._refit() if any(read) else []
         troubles = [t for file in self._files if (t := file.trouble(whole)) is not None]

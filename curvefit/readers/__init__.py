@@ -2,7 +2,8 @@
 
 A reader is a module with two functions: `recognises(head) -> bool` looks at the first block of
 text, `read(source) -> list[Table]` takes the file. To add one, write the module and put it into
-`READERS`, before those that would take its files as well.
+`READERS`, before those that would take its files as well; a reader of a binary format, whose
+`recognises` looks at the first block of bytes, goes into `BINARY_READERS`.
 """
 
 from __future__ import annotations
@@ -22,16 +23,20 @@ from curvefit.readers import (
     json_document,
     json_lines,
     mapping,
+    tensorboard,
+    trackio,
     trainer_log,
 )
 from curvefit.readers.assemble import runs_of
+from curvefit.readers.event_folder import EventFolder, expanded
 from curvefit.readers.source import Source, open_source
 from curvefit.readers.table import Table
 from curvefit.runs import Run, Runs
 from curvefit.wording import printable
 
-__all__ = ["load", "named", "request_of", "runs_in"]
+__all__ = ["load", "named", "request_of", "runs_in", "runs_in_folder"]
 
+BINARY_READERS = (tensorboard, trackio)
 READERS = (trainer_log, json_lines, json_document, console, delimited)
 
 
@@ -50,8 +55,9 @@ def load(
     Parameters
     ----------
     source : path, list of paths, ``"-"``, open file, or mapping of columns
-        CSV, TSV, JSON or JSONL, compressed with gzip or not; ``"-"`` is standard input. A dict of
-        columns or a DataFrame serves as well.
+        CSV, TSV, JSON or JSONL, compressed with gzip or not; event files of TensorBoard, or a
+        directory with such files at any depth; a database of trackio. ``"-"`` is standard input.
+        A dict of columns or a DataFrame serves as well.
     x, y : str, optional
         Columns of compute and score; found among known names when left out.
     run : str, optional
@@ -115,18 +121,40 @@ def runs_in(source: Source, request: Request) -> list[Run]:
     return [found for table in _read(source) for found in runs_of(table, request)]
 
 
+def runs_in_folder(folder: EventFolder, request: Request, growing: bool) -> list[Run]:
+    """Return the runs of a folder of event files, to which somebody still writes if `growing`.
+
+    Raises
+    ------
+    InputError
+        As `load` does.
+    """
+    tables = tensorboard.read_folder(folder, growing)
+    return [found for table in tables for found in runs_of(table, request)]
+
+
 def named(runs: Iterable[Run]) -> Runs:
     """Return the runs of all files, each under a name of its own."""
     return Runs(_with_own_names(list(runs)))
 
 
 def _read(source: Source) -> list[Table]:
+    for binary in BINARY_READERS:
+        if binary.recognises(source.first):
+            return binary.read(source)
     reader = next(reader for reader in READERS if reader.recognises(source.head))
     return reader.read(source)
 
 
 def _tables(source: Any) -> Iterable[Table]:
-    if isinstance(source, (str, os.PathLike)) or hasattr(source, "read"):
+    if isinstance(source, (str, os.PathLike)):
+        for path in expanded([source]):
+            if isinstance(path, EventFolder):
+                yield from tensorboard.read_folder(path)
+            else:
+                with open_source(path) as opened:
+                    yield from _read(opened)
+    elif hasattr(source, "read"):
         with open_source(source) as opened:
             yield from _read(opened)
     elif isinstance(source, Mapping) or hasattr(source, "columns"):

@@ -15,7 +15,7 @@ from curvefit.wording import quoted
 
 __all__ = ["read", "recognises"]
 
-TRACKER = "export the metrics from its tracker (W&B, TensorBoard, MLflow) as CSV"
+TRACKER = "give its TensorBoard folder, or export the metrics from its tracker (W&B, MLflow) as CSV"
 PATTERNS = (
     (
         r"\bstep:\d+ - \S+:",

@@ -1,8 +1,9 @@
-"""From a path, standard input or an open file to lines of text.
+"""From a path, standard input or an open file to lines of text, or to blocks of bytes.
 
 Content decides, not the name: gzip is known by its first two bytes, UTF-16 by its byte order mark,
-and what cannot be text (a workbook, a Parquet file, an event file) is refused by what it is. The
-text is decoded block by block, so that a file which is not a table costs only its first block.
+and what cannot be text (a workbook, a Parquet file) is refused by what it is, once no reader of
+binary formats has taken it. The text is decoded block by block, so that a file which is not a table
+costs only its first block.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import PurePath
 from typing import IO, Any
 
@@ -35,7 +37,6 @@ BINARY = {
     b"PAR1": f"a Parquet file: {CSV}, or pass pandas.read_parquet(...) to curvefit.load",
     b"PK\x03\x04": "a zip archive or a workbook: unpack it, or save the sheet as CSV",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook: save the sheet as CSV",
-    b"SQLite format 3": f"an SQLite database: {CSV}",
     b"\x89HDF": f"an HDF5 file: {CSV}",
     b"\x89PNG": "a picture: the numbers behind it are needed, as CSV or JSON",
     b"%PDF": "a PDF: the numbers behind it are needed, as CSV or JSON",
@@ -57,8 +58,14 @@ class Source:
         The same as messages name it.
     run : str
         What its run is called when nothing inside says it.
+    path : str or None
+        Where it can be opened again, if it was opened by its path.
+    first : bytes
+        The first block: what readers of binary formats look at.
+    zipped : bool
+        Whether it is compressed with gzip; `first` and all that follows is unpacked.
     head : str
-        The first block of text: what readers look at to recognise their format.
+        The first block of text: what other readers look at to recognise their format.
     complete : bool
         Whether `head` is all there is.
     notes : list of Note
@@ -71,27 +78,49 @@ class Source:
         Whether the log says that its run has ended.
     """
 
-    def __init__(self, stream: IO[Any], file: str, growing: bool = False) -> None:
-        self.file = file
+    def __init__(
+        self, stream: IO[Any], file: str, growing: bool = False, path: str | None = None
+    ) -> None:
+        self.file, self.path = file, path
         self.growing, self.unfinished, self.ended = growing, False, False
         self.label = {"-": "standard input", "": "the open file"}.get(file, printable(file))
         self.run = run_name(file)
         self.notes: list[Note] = []
         self._stream = stream
-        first = self._read(HEAD)
-        if first[:2] == b"\x1f\x8b":
-            self._stream = _gunzip(first, stream)
-            first = self._read(HEAD)
+        self.first = self._read(HEAD)
+        self.zipped = self.first[:2] == b"\x1f\x8b"
+        if self.zipped:
+            self._stream = _gunzip(self.first, stream)
+            self.first = self._read(HEAD)
+
+    @cached_property
+    def head(self) -> str:
+        """The first block of text.
+
+        Raises
+        ------
+        InputError
+            When the file is empty or no text.
+        """
+        first = self.first
         self._refuse_binary(first)
         self._decoder = self._choose_decoder(first)
         self._fed = 0
-        self.head = self._decode(first).removeprefix("\ufeff")
+        head = self._decode(first).removeprefix("\ufeff")
         self.complete = len(first) < HEAD and not (more := self._read(HEAD))
         if not self.complete and len(first) < HEAD:
-            self.head += self._decode(more)
-        if not self.head.strip():
+            head += self._decode(more)
+        if not head.strip():
             what = "is empty" if self.complete else f"starts with {HEAD:,} blank characters"
             raise InputError(f"{self.label} {what}: a table with a header line, or JSON, is needed")
+        return head
+
+    def blocks(self) -> Iterator[bytes]:
+        """Yield the bytes of a binary file, a piece at a time. Works once, instead of `lines`."""
+        block = self.first
+        while block:
+            yield block
+            block = self._read(BLOCK)
 
     def lines(self) -> Iterator[str]:
         r"""Yield the lines, each with its ``\n``; only the last may lack it. Works once.
@@ -198,8 +227,9 @@ def open_source(
     elif source == "-":
         yield Source(sys.stdin.buffer, "-")
     else:
-        with _open(os.fspath(source)) as stream:
-            yield Source(stream, os.fspath(source), growing)
+        path = os.fspath(source)
+        with _open(path) as stream:
+            yield Source(stream, path, growing, path)
 
 
 def run_name(file: str) -> str:

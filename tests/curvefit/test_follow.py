@@ -279,7 +279,7 @@ def test_a_pipe_that_nobody_reads_any_more_ends_quietly_without_a_new_evaluation
     ("args", "words"),
     [
         (["-", "--follow"], ["standard input"]),
-        ([".", "--follow"], ["directory"]),
+        (["data", "--follow"], ["directory", "data/log.jsonl"]),
         ([os.devnull, "--follow"], ["regular file"]),
         ([FIG1A, "--follow", "--backtest"], ["--backtest", "--follow"]),
         ([FIG1A, "--follow", "--scan"], ["--scan", "--follow"]),
