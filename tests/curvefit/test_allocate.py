@@ -311,9 +311,9 @@ def test_many_settings_have_a_legend():
 def test_probabilities_hold_on_simulated_pairs():
     """What is said with 90 % or more is true nine times in ten; what is said with less, as often.
 
-    40 pairs of two settings whose truth is known, at 12 budgets up to ten times the longest run.
+    25 pairs of two settings whose truth is known, at 12 budgets up to ten times the longest run.
     """
-    answers = [answer for seed in range(40) for answer in pair(seed)[0]]
+    answers = [answer for seed in range(25) for answer in pair(seed)[0]]
     p = np.array([max(a.p, 1.0 - a.p) for a in answers])
     right = np.array([(a.p > 0.5) == a.best for a in answers])
     sure = p >= 0.9

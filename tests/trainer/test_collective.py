@@ -173,7 +173,7 @@ def test_a_refusal_is_seen_before_or_while_the_broadcast_waits(both, model, monk
     start = time.monotonic()
     with pytest.raises(EngineError, match=rf"^update \({route}\): .*out of memory.*is broken"):
         sends.send(both, model.state_dict(), "x")
-    assert time.monotonic() - start < 5.0
+    assert time.monotonic() - start < 15
     hangs.set()
 
 
@@ -194,7 +194,7 @@ def test_a_collective_that_hangs_ends_at_the_deadline(both, heard, model, where)
     start = time.monotonic()
     with pytest.raises(EngineError, match=rf"^update: {where} with .* not done in 0\.5 s"):
         sends.send(both, model.state_dict(), "x")
-    assert time.monotonic() - start < 2.0
+    assert time.monotonic() - start < 8
     hangs.set()
 
 

@@ -462,7 +462,7 @@ def test_a_hanging_engine_is_reported_within_the_deadline(own_process, model_a, 
     start = time.monotonic()
     with pytest.raises(EngineError, match=f"^{phase}: .* (no answer|silent)|^{phase}: no answer"):
         calls[phase]()
-    assert time.monotonic() - start < 5.0
+    assert time.monotonic() - start < 15
 
 
 def test_an_idle_engine_may_be_silent_for_longer_than_the_deadline(own_process):

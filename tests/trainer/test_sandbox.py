@@ -224,7 +224,7 @@ def test_a_sandbox_is_gone_when_its_results_are_no_longer_wanted(sandbox):
     cell = sandbox.start("while True: pass", "stdin", [b""])
     cell.close()
     cell.close()
-    assert time.monotonic() - start < 2.0
+    assert time.monotonic() - start < 8
 
 
 def test_the_network_is_not_there(sandbox):
@@ -280,12 +280,12 @@ def test_files_processes_and_environment_of_the_host_are_not_there(sandbox, tmp_
 def test_output_without_end_is_cut_off(sandbox):
     start = time.monotonic()
     assert outcomes(sandbox, "while True: print('x' * 1000)") == [("output", b"")]
-    assert time.monotonic() - start < 1.5
+    assert time.monotonic() - start < 4
 
 
 def test_hanging_in_every_way_is_a_timeout_and_the_next_test_runs():
     try:
-        quick = open_sandbox(Limits(test_s=0.2, total_s=3.0))
+        quick = open_sandbox(Limits(test_s=0.4, total_s=6.0))
     except SandboxError as e:
         pytest.skip(f"no sandbox on this machine: {e}")
     program = (
