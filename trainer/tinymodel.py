@@ -18,12 +18,15 @@ settings and is made again when its weights do not match their checksum.
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import hashlib
 import json
 import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -117,8 +120,9 @@ def make_tiny_model(
     """
     settings = settings or TinySettings()
     cached = cache_root() / f"tiny-{_key(settings)}"
-    if not _intact(cached):
-        _replace(cached, lambda path: _write(path, settings))
+    with _locked(cached):  # of two runs that start together one makes it and one waits
+        if not _intact(cached):
+            _replace(cached, lambda path: _write(path, settings))
     if directory is None:
         return cached
     directory = Path(directory)
@@ -149,6 +153,15 @@ def _intact(directory: Path) -> bool:
     if not note.is_file() or not (directory / "model.safetensors").is_file():
         return False
     return bool(json.loads(note.read_text())["sha256"] == _checksum(directory))
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with open(directory.with_name(f".{directory.name}.lock"), "w") as file:
+        with suppress(OSError):  # a file system without locks: both make it
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _replace(directory: Path, write: Any) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import shutil
+import threading
 
 import pytest
 
@@ -48,8 +51,6 @@ def test_it_is_taken_from_the_cache_and_copied_where_asked(tiny_model, tmp_path)
 
 @pytest.mark.slow
 def test_a_copy_whose_weights_were_damaged_is_made_again(tiny_model, tmp_path, monkeypatch):
-    import shutil
-
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     mine = tmp_path / "rl-curvefit" / tiny_model.name
     shutil.copytree(tiny_model, mine)
@@ -57,6 +58,23 @@ def test_a_copy_whose_weights_were_damaged_is_made_again(tiny_model, tmp_path, m
     weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\0")
     assert make_tiny_model() == mine
     assert note(mine)["sha256"] == note(tiny_model)["sha256"]  # and equal, weight for weight
+
+
+def test_a_run_waits_for_the_model_that_another_is_making(tiny_model, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    mine, made = tmp_path / "rl-curvefit" / tiny_model.name, []
+    mine.parent.mkdir()
+    waits = threading.Thread(target=lambda: made.append(make_tiny_model()))
+    with (mine.parent / f".{mine.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # as the other run holds it
+        waits.start()
+        waits.join(0.3)
+        assert waits.is_alive()
+        shutil.copytree(tiny_model, mine)
+        inode = mine.stat().st_ino
+    waits.join(60)
+    assert made == [mine]
+    assert mine.stat().st_ino == inode  # taken as it was, not made again
 
 
 def test_a_directory_with_something_else_in_it_is_left_alone(tmp_path):
