@@ -126,7 +126,7 @@ def test_tasks_without_demonstrations_are_refused(tmp_path, monkeypatch):
     options = {"generators": ["chain_sum"]}
     with pytest.raises(TaskError, match="no tiny model for task reasoning-gym"):
         make_tiny_model(None, TinySettings(task="reasoning-gym", options=options))
-    assert not list((tmp_path / "rl-curvefit").iterdir())
+    assert not list((tmp_path / "rl-curvefit").glob("tiny-*"))
 
 
 @pytest.mark.slow
