@@ -288,7 +288,8 @@ def swap_in_flight(engine, before, after, *, keep_cache):
             break
     assert [span.version for span in completion.spans] == [old, old + 1]
     assert completion.spans[0].start == 0
-    assert completion.spans[0].end == completion.spans[1].start >= 30
+    least = 1 if isinstance(engine, ServedEngine) else 30
+    assert completion.spans[0].end == completion.spans[1].start >= least
     assert completion.spans[1].end == len(completion.ids) == 800
     return long, completion, completion.spans[1].start
 
