@@ -17,7 +17,7 @@ from trainer.engine.base import Score, generate
 from trainer.engine.faults import Fault
 from trainer.engine.local import LocalEngine
 from trainer.engine.messages import GENERATE
-from trainer.engine.wire import split_address
+from trainer.engine.wire import Wire, split_address
 from trainer.errors import ConfigError, EngineError
 
 DEADLINE = 0.6
@@ -535,3 +535,13 @@ def test_at_last_a_server_killed_in_the_middle_of_an_update_is_left_out_of_it(
     engine.submit(requests)
     completions = finish(engine, 30.0)
     assert [c.ids for c in completions] == local_tokens(model_b, directory, requests)
+
+
+def test_a_call_that_ends_while_the_engine_closes_leaves_no_socket_open(servers):
+    wire = Wire(servers[0].address)
+    connection, _ = wire._take(fresh=True)
+    connection.timeout = 5.0
+    connection.connect()
+    wire.close()
+    wire._give_back(connection)
+    assert connection.sock is None

@@ -172,6 +172,8 @@ class Wire:
             self._busy.discard(connection)
             if not self._closed:
                 self._idle.append(connection)
+                return
+        connection.close()  # nobody will come back to it
 
     def _drop(self, connection: Connection) -> None:
         with self._lock:
