@@ -84,10 +84,10 @@ def joined(config: Config) -> Iterator[Ranks]:
 
 def _check_device(place: int) -> None:
     if not torch.cuda.is_available():
-        build = "" if torch.version.cuda else " (a build for CPUs)"
+        remedy = "see what nvidia-smi says" if torch.version.cuda else "install one with CUDA"
         raise ConfigError(
-            f"model.device = cuda, and torch {torch.__version__}{build} finds no GPU: set it to "
-            "cpu, or see what nvidia-smi says"
+            f"model.device = cuda, and torch {torch.__version__} finds no GPU: set it to cpu, or "
+            f"{remedy}"
         )
     found = torch.cuda.device_count()
     if place >= found:

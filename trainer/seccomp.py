@@ -147,17 +147,18 @@ def filter_code(machine: str = "") -> bytes:
     ]
     for number in sorted({**ALIKE, **refused}.values()):
         code += [(EQUAL, 0, 1, number), (RETURN, 0, 0, REFUSE)]
-    code += [
-        (EQUAL, 0, 4, prlimit),
-        (LOAD, 0, 0, FIRST_ARGUMENT),
-        (EQUAL, 0, 1, 0),  # its own limits
-        (RETURN, 0, 0, ALLOW),
-        (RETURN, 0, 0, REFUSE),
-        (EQUAL, 0, 4, clone),
-        (LOAD, 0, 0, FIRST_ARGUMENT),
-        (ANY_BIT, 0, 1, CLONE_THREAD),
-        (RETURN, 0, 0, ALLOW),
-        (RETURN, 0, 0, REFUSE),
-        (RETURN, 0, 0, ALLOW),
-    ]
+    code += _if_first_argument(prlimit, EQUAL, 0)  # its own limits
+    code += _if_first_argument(clone, ANY_BIT, CLONE_THREAD)
+    code += [(RETURN, 0, 0, ALLOW)]
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
+
+
+def _if_first_argument(number: int, test: int, value: int) -> list[tuple[int, int, int, int]]:
+    """Allow a call whose first argument passes the test, refuse it otherwise."""
+    return [
+        (EQUAL, 0, 4, number),
+        (LOAD, 0, 0, FIRST_ARGUMENT),
+        (test, 0, 1, value),
+        (RETURN, 0, 0, ALLOW),
+        (RETURN, 0, 0, REFUSE),
+    ]

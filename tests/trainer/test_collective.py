@@ -31,15 +31,8 @@ CALLS = (
 
 
 @pytest.fixture(scope="module")
-def model(random_model):
-    return random_model(seed=1)
-
-
-@pytest.fixture(scope="module")
-def directory(model, tmp_path_factory):
-    path = tmp_path_factory.mktemp("model")
-    model.save_pretrained(path)
-    return path
+def model(model_a):
+    return model_a
 
 
 class Heard(list):

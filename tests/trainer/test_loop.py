@@ -56,7 +56,7 @@ def test_an_evaluation_within_a_nucleus_compares_the_whole_distribution_with_the
     assert rates[1][1] - rates[1][0] < rates[0][1] - rates[0][0]
 
 
-def equal_groups(run, reward):
+def equal_groups(run, reward, finish_reason="stop"):
     groups = []
     for number, prompt in run.curriculum.draw(2):
         rollouts = [
@@ -67,7 +67,7 @@ def equal_groups(run, reward):
                 ids=[3, 5, 2],
                 logprobs=[-1.0, -1.0, -1.0],
                 mask=[1, 1, 1],
-                finish_reason="stop",
+                finish_reason=finish_reason,
                 versions=[(0, 0, 3)],
                 reward=reward,
             )
@@ -94,10 +94,7 @@ def test_groups_without_variance_move_nothing_even_with_a_kl_term(opened):
 
 def test_a_critical_alarm_set_to_abort_stops_before_anything_is_saved(opened):
     run = opened("--watch.on_critical", "abort", "--checkpoint.every", "1")
-    groups = equal_groups(run, 1.0)
-    for group in groups:
-        for r in group.rollouts:
-            r.finish_reason = "length"
+    groups = equal_groups(run, 1.0, finish_reason="length")
     result = loop.learn(run, groups, loop.prepare(run, groups), None, 0)
     with pytest.raises(RunStopped, match="truncation_rate"):
         loop.judge(run, result)
@@ -199,10 +196,7 @@ def test_a_failed_engine_between_steps_of_one_collection_leaves_the_last_checkpo
 
 def test_an_alarm_that_asks_for_a_checkpoint_gets_it_once_the_step_is_done(opened):
     run = opened("--watch.on_critical", "checkpoint", "--checkpoint.every", "0")
-    groups = equal_groups(run, 1.0)
-    for group in groups:
-        for r in group.rollouts:
-            r.finish_reason = "length"
+    groups = equal_groups(run, 1.0, finish_reason="length")
     loop.judge(run, loop.learn(run, groups, loop.prepare(run, groups), None, 0))
     assert run.saved == 0
     loop.save_when_due(run)
